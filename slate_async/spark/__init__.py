@@ -10,13 +10,16 @@ from slate_async.spark.decode import decode_arrow, decode_json, decode_with
 from slate_async.spark.export import ExportReport, export_parquet, import_parquet
 from slate_async.spark.load import bulk_load
 from slate_async.spark.load_plan import LoadPlan, plan_load
+from slate_async.spark.lookup import lookup
 from slate_async.spark.progress import LoadProgress
 from slate_async.spark.report import draw_report, totals
 from slate_async.spark.session import spark_session
+from slate_async.spark.size import size
 from slate_async.spark.source import SlateDataSource, read, reading, register
 from slate_async.spark.statistics import statistics
 from slate_async.spark.stream_source import SlateChangesSource, read_changes
 from slate_async.spark.tuple_key import decode_key, encode_key
+from slate_async.spark.typed_rows import encode_value
 
 __all__ = [
     "ExportReport",
@@ -33,13 +36,16 @@ __all__ = [
     "decode_with",
     "draw_report",
     "encode_key",
+    "encode_value",
     "export_parquet",
     "import_parquet",
+    "lookup",
     "plan_load",
     "read",
     "read_changes",
     "reading",
     "register",
+    "size",
     "spark_session",
     "statistics",
     "totals",

@@ -78,3 +78,18 @@ def _type(kind: DataType, path: str) -> pa.DataType:
     if isinstance(kind, StructType):
         return pa.struct([_field(field, f"{path}.{field.name}") for field in kind.fields])
     raise InvalidError(f"column {path} is {kind.simpleString()}, which is not among the types of rows here")
+
+
+def with_texts(schema: pa.Schema, *, naive_times: bool = False) -> list[pa.Field]:
+    """The fields of ``schema`` with text in place of dates, which is then cast, of decimals, and of ``naive_times``:
+    those without a zone."""
+    return [field.with_type(_texts(field.type, naive_times)).with_nullable(True) for field in schema]
+
+
+def _texts(kind: pa.DataType, naive_times: bool) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_texts(field.type, naive_times)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_texts(kind.value_type, naive_times)))
+    naive = naive_times and (pa.types.is_decimal(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+    return pa.string() if pa.types.is_date(kind) or naive else kind

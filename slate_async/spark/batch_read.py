@@ -11,41 +11,18 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async.engine.read.bounds import KeyRange, key_range
 from slate_async.spark.micro_batch import MicroBatch, micro_batch
-from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
+from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.static_frame import plan_of_batch
+from slate_async.spark.typed_rows import RowReader
 from slate_async.spark.worker import this_worker
 
-ROW = StructType(
-    [
-        StructField("key", BinaryType(), nullable=False),
-        StructField("value", BinaryType(), nullable=False),
-        StructField("seq", LongType(), nullable=False),
-        StructField("create_time", TimestampType(), nullable=False),
-        StructField("expire_time", TimestampType(), nullable=True),
-    ]
-)
-"""Rows as they are stored. Times have milliseconds; a row without ``expire_time`` never expires."""
-KEYS = StructType(ROW.fields[:1])
-TIME = pa.timestamp("us", tz="UTC")
-LAST_MS = (2**63 - 1) // 1000
-ARROW_ROW = pa.schema(
-    [
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("create_time", TIME, nullable=False),
-        pa.field("expire_time", TIME),
-    ]
-)
-ARROW_KEY = pa.schema([ARROW_ROW.field("key")])
 BATCH_BYTES = 16 << 20
 """Batches of large values have fewer rows than asked for."""
 LARGE_ROWS = 8192
@@ -54,8 +31,10 @@ LARGE_ROWS = 8192
 class BatchReader(DataSourceReader):
     """Implements Spark's reader."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """``schema``: what Spark expects."""
         self._options = options
+        self._rows = options.rows(schema)
         self._span = key_range(options.start, options.end, options.prefix)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -70,20 +49,20 @@ class BatchReader(DataSourceReader):
         """The rows of one range."""
         if not isinstance(partition, KeyPartition):
             return iter(())  # of no partitions Spark makes one of its own
-        return this_worker().iterate(partial(_rows, partition, micro_batch()))
+        return this_worker().iterate(partial(_rows, partition, self._rows, micro_batch()))
 
 
 async def _rows(
-    planned: KeyPartition, batch: MicroBatch | None, environment: slate.Environment
+    planned: KeyPartition, rows: RowReader, micro: MicroBatch | None, environment: slate.Environment
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     options = planned.plan.options
-    partition = KeyPartition(await plan_of_batch(planned.plan, batch, environment), planned.start, planned.end)
+    partition = KeyPartition(await plan_of_batch(planned.plan, micro, environment), planned.start, planned.end)
     async with open_partition(partition, environment) as seen:
         async with seen.scan(partition.start, partition.end) as scan:
-            batches = scan.batches(options.batch_rows, times=True)
+            batches = scan.batches(options.batch_rows, times=rows.times)
             async with aclosing(joined(batches, options.batch_rows)) as large:
                 async for batch in large:
-                    yield _arrow(batch, options.keys_only)
+                    yield await environment.runtime.offload.run(partial(rows.read, batch))
 
 
 async def joined(batches: AsyncIterator[Any], rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -109,26 +88,3 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         return batches[0]
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return whole
-
-
-def _arrow(batch: pa.RecordBatch, keys_only: bool) -> pa.RecordBatch:
-    """``batch`` in the types Spark expects."""
-    if keys_only:
-        return pa.record_batch([batch.column("key")], schema=ARROW_KEY)
-    columns = [
-        batch.column("key"),
-        batch.column("value"),
-        batch.column("seq").view(pa.int64()),  # numbers are below 2**63
-        batch.column("create_time").cast(TIME),
-        microseconds(batch.column("expire_time")),
-    ]
-    return pa.record_batch(columns, schema=ARROW_ROW)
-
-
-def microseconds(times: pa.Array) -> pa.Array:
-    """Times of milliseconds as Spark has them. What lies beyond its last one, in the year 294247, becomes that."""
-    try:
-        return times.cast(TIME)
-    except pa.ArrowInvalid:
-        known = pc.min_element_wise(times.cast(pa.int64()), pa.scalar(LAST_MS), skip_nulls=False)
-        return known.cast(times.type).cast(TIME)

@@ -19,7 +19,7 @@ import slate_async as slate
 from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
-from slate_async.spark.batch_read import microseconds
+from slate_async.spark.typed_rows import microseconds
 from slate_async.spark.worker import FeedName
 
 CHANGE = StructType(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async.spark.engine_errors import plain_errors
@@ -37,6 +38,8 @@ def export_parquet(
     path: str,
     target: str,
     *,
+    schema: StructType | str | None = None,
+    columns: Sequence[str] | None = None,
     decode: Reshape | None = None,
     partition_by: Sequence[str] = (),
     mode: SaveMode = "error",
@@ -46,6 +49,7 @@ def export_parquet(
     """Write the rows of the database at ``path`` to Parquet files in the folder ``target``, of any file system that
     Spark knows.
 
+    schema, columns: as of `read`
     decode: makes the columns to write of those of `read`, e.g. ``lambda df: decode_json(df, "name string, age int")``;
     by default they are written as they are, and `import_parquet` takes them back
     partition_by: columns whose values become folders; by default there is a file for each range of keys, of about
@@ -55,7 +59,7 @@ def export_parquet(
 
     Raises what reading raises, as the engine's error, and what Spark raises; what it has written by then it removes as
     for any job."""
-    with reading(spark, path, **options) as rows:
+    with reading(spark, path, schema=schema, columns=columns, **options) as rows:
         counted = Observation()
         wanted = (rows if decode is None else decode(rows)).observe(counted, F.count(F.lit(1)).alias("rows"))
         writer = wanted.write.mode(mode).option("compression", compression)

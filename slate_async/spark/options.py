@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from typing import TypeAlias, TypeVar, get_args
@@ -21,77 +20,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 OptionValue: TypeAlias = str | int | float | bool | datetime | UUID | None
 DEFAULT_PARTITION_BYTES = 128 << 20
-DEFAULT_BATCH_ROWS = 32_768
-MOST_BATCH_ROWS = 65_536
 DEFAULT_LIFETIME_S = 3600.0
-LIFETIME = "checkpointLifetime"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What a batch read is asked for.
-
-    path, metastore: as of `slate_async.open`
-    checkpoint: id or name; ``None``: one is made for the job, of ``lifetime_s`` seconds, lengthened while tasks run
-    start, end: the keys ``[start, end)``; a prefix has become both
-    keys_only: no column but the key
-    at_seq, at_time: the database as of then (one of them)
-    partition_bytes: stored bytes for each partition
-    batch_rows: rows of an Arrow batch
-    push_filters: whether comparisons of the key in a query narrow what is read; docs/guide/spark.md says
-        when not to ask for it
-    """
-
-    path: str
-    metastore: str | None
-    checkpoint: str | None
-    lifetime_s: float
-    start: bytes | None
-    end: bytes | None
-    prefix: bytes | None
-    keys_only: bool
-    at_seq: int | None
-    at_time: float | None
-    partition_bytes: int
-    batch_rows: int
-    push_filters: bool
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Raises `InvalidError` for unknown options and wrong values, by name."""
-        given = Options(options)
-        encoding = given.choice("keyEncoding", ("utf-8", "hex"), "utf-8")
-
-        def key(text: str) -> bytes:
-            return _unhexed(text) if encoding == "hex" else text.encode()
-
-        read = cls(
-            path=given.path(),
-            metastore=given.take("metastore", str, None),
-            checkpoint=given.take("checkpoint", str, None),
-            lifetime_s=given.take(LIFETIME, seconds, DEFAULT_LIFETIME_S),
-            start=given.take("startKey", key, None),
-            end=given.take("endKey", key, None),
-            prefix=given.take("prefix", key, None),
-            keys_only=given.take("keysOnly", boolean, False),
-            at_seq=given.take("atSeq", natural, None),
-            at_time=given.take("atTime", time, None),
-            partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
-            batch_rows=given.take("batchRows", positive, DEFAULT_BATCH_ROWS),
-            push_filters=given.take("pushFilters", boolean, False),
-        )
-        given.finish()
-        if read.at_seq is not None and read.at_time is not None:
-            raise InvalidError("give one of the options atSeq and atTime")
-        if read.start is not None and read.end is not None and read.start > read.end:
-            raise InvalidError(f"option startKey={read.start!r} is above option endKey={read.end!r}")
-        if read.checkpoint is not None and LIFETIME.lower() in map(str.lower, options):
-            raise InvalidError(
-                "option checkpointLifetime is of a checkpoint that is made; option checkpoint names another"
-            )
-        if read.batch_rows > MOST_BATCH_ROWS:
-            raise InvalidError(f"option batchRows={read.batch_rows}: at most {MOST_BATCH_ROWS}")
-        return read
 
 
 class Options:
@@ -164,18 +93,18 @@ def as_strings(options: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def at_checkpoint(options: Mapping[str, OptionValue], checkpoint: str) -> dict[str, OptionValue]:
-    """``options`` of a read, with the id of the checkpoint it sees."""
-    return {
-        **{name: value for name, value in options.items() if name.lower() not in (LIFETIME.lower(), "checkpoint")},
-        "checkpoint": checkpoint,
-    }
-
-
 def check_choice(name: str, value: object, among: object) -> None:
     """Raise `InvalidError` unless ``value`` is of the `Literal` ``among``."""
     if value not in get_args(among):
         raise InvalidError(f"{name} is one of {', '.join(map(repr, get_args(among)))}, not {value!r}")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names, with commas between."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("names with commas between, none twice: key,seq")
+    return found
 
 
 def boolean(text: str) -> bool:
@@ -220,13 +149,6 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ValueError(wanted)
     return number
-
-
-def _unhexed(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise ValueError("pairs of hexadecimal digits, for keyEncoding is hex, e.g. 757365723a") from None
 
 
 def time(text: str) -> float:

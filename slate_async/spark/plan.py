@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 import slate_async as slate
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.spark.lease import Lease, drop_checkpoint, keep_checkpoint, make_checkpoint
-from slate_async.spark.options import ReadOptions
+from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.worker import ReaderName, this_worker
 
 

@@ -17,10 +17,11 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.types import StructType
 
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.batch_read import BatchReader
-from slate_async.spark.options import ReadOptions
+from slate_async.spark.read_options import ReadOptions
 
 
 class PushdownReader(BatchReader):
@@ -28,8 +29,8 @@ class PushdownReader(BatchReader):
 
     Spark asks for it only with ``spark.sql.python.filterPushdown.enabled``, and fails the query without."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
         self._filtered = self._span
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -16,12 +16,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from slate_async.spark.batch_read import KEYS, ROW, BatchReader
+from slate_async.errors import InvalidError
+from slate_async.spark.arrow_types import struct_of
+from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.lease import held_checkpoint
-from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
+from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.plan import checkpoint_id
 from slate_async.spark.pushdown import PushdownReader
+from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.registration import register_once
+from slate_async.spark.size import broadcast_if_small, size
 from slate_async.spark.stream_source import NoStream, SlateChangesSource
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write import BatchWriter, StreamWriter
@@ -37,13 +41,13 @@ class SlateDataSource(DataSource):
         return "slate"
 
     def schema(self) -> StructType:
-        """`ROW`, or the key alone."""
-        return KEYS if ReadOptions.of(self.options).keys_only else ROW
+        """What is read if Spark's reader is given no schema."""
+        return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         options = ReadOptions.of(self.options)
-        return PushdownReader(options) if options.push_filters else BatchReader(options)
+        return (PushdownReader if options.push_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """None there is; see `NoStream`."""
@@ -67,24 +71,53 @@ def register(spark: SparkSession) -> None:
     register_once(spark, SlateChangesSource)
 
 
-def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
+def read(
+    spark: SparkSession,
+    path: str,
+    *,
+    schema: StructType | str | None = None,
+    columns: Sequence[str] | None = None,
+    **options: OptionValue,
+) -> DataFrame:
     """A fresh DataFrame of the rows of the database at ``path`` (see docs/guide/spark.md for ``options``; ``None`` is
-    as if not given). Raises `InvalidError` for wrong ones."""
-    given = as_strings(options)
-    ReadOptions.of({**given, "path": path})
+    as if not given).
+
+    schema: names and types of columns, for keys and values that hold more than bytes
+    columns: those of them that are read; what no column needs is not decoded
+
+    Raises `InvalidError` for wrong ones."""
+    given = as_strings({**options, "columns": None if columns is None or schema is not None else ",".join(columns)})
+    wanted = ReadOptions.of({**given, "path": path})
+    chosen = wanted.schema() if schema is None else _pruned(struct_of(schema), columns)
+    wanted.rows(chosen)
     register(spark)
-    return spark.read.format("slate").options(**given).load(path)
+    return spark.read.format("slate").options(**given).schema(chosen).load(path)
+
+
+def _pruned(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    if unknown := [name for name in columns or () if name not in schema.names]:
+        raise InvalidError(f"there is no column {', '.join(unknown)} among {', '.join(schema.names)}")
+    return schema if columns is None else StructType([schema[name] for name in columns])
 
 
 @contextmanager
-def reading(spark: SparkSession, path: str, **options: OptionValue) -> Iterator[DataFrame]:
+def reading(
+    spark: SparkSession,
+    path: str,
+    *,
+    schema: StructType | str | None = None,
+    columns: Sequence[str] | None = None,
+    **options: OptionValue,
+) -> Iterator[DataFrame]:
     """As `read`, for the queries inside the block: all of them see the database as it was when the block began, and the
     checkpoint that sees to it is deleted at the end. This process makes, lengthens and deletes it, so it needs access
-    to the database, too. Raises `InvalidError` if there is no such checkpoint, or database."""
+    to the database, too. Joined with others, a small one is copied to all tasks (`size`). Raises `InvalidError` if
+    there is no such checkpoint, or database."""
     wanted = ReadOptions.of({**as_strings(options), "path": path})
     with ExitStack() as stack:
         if wanted.checkpoint is None:
             seen = stack.enter_context(held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s))
         else:
             seen = this_worker().run(partial(checkpoint_id, wanted.checkpoint, wanted))
-        yield read(spark, path, **at_checkpoint(options, seen))
+        given = at_checkpoint(options, seen)
+        yield broadcast_if_small(read(spark, path, schema=schema, columns=columns, **given), size(path, **given))

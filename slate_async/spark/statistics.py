@@ -16,8 +16,9 @@ import slate_async as slate
 from slate_async.engine.read.bounds import key_range
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.lease import held_checkpoint
-from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
+from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
+from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.worker import this_worker
 
 COUNTS = ("versions", "keys", "tombstones", "live", "expiring", "expired", "key_bytes", "value_bytes")

@@ -151,7 +151,7 @@ def query_id_of(checkpoint_location: str | None) -> str:
 
 
 def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]) -> Written:
-    rows = (_renamed(batch, options) for batch in batches)
+    rows = map(options.rows.stored, batches)
     ordered = (_without_order(batch) for batch in rows) if options.sorted else _sorted(rows)
 
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> Written:
@@ -208,10 +208,6 @@ def _open(environment: slate.Environment, options: WriteOptions, job_id: str) ->
         create=True,
         replace=options.replace,
     )
-
-
-def _renamed(batch: pa.RecordBatch, options: WriteOptions) -> pa.RecordBatch:
-    return pa.record_batch([batch.column(name) for name in options.columns.values()], names=list(options.columns))
 
 
 def _without_order(batch: pa.RecordBatch) -> pa.RecordBatch:

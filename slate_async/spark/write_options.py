@@ -13,6 +13,7 @@ from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
 from slate_async.spark.options import Options, boolean, byte_count, seconds
+from slate_async.spark.typed_rows import RowTypes, RowWriter
 from slate_async.types import MAX_SEQ
 
 DEFAULT_LIFETIME_S = 86_400.0
@@ -25,7 +26,7 @@ LEAST_SST_BYTES = 64 << 10
 class WriteOptions:
     """What a write is asked for; see `slate_async.spark.bulk_load` for what they mean there.
 
-    columns: those of the frame, by what they are for: ``key``, ``value``, ``op``, ``expire_time``, ``order``
+    rows: makes rows as they are stored of the frame's
     sorted: whether each partition comes sorted by key, then order, so that none is kept in memory to sort it
     app_id: of a stream: its name, under which its batches are counted; ``None``: the id of its query
     checkpoint_location: Spark's own, of a stream
@@ -34,7 +35,7 @@ class WriteOptions:
 
     path: str
     metastore: str | None
-    columns: Mapping[str, str]
+    rows: RowWriter
     sorted: bool
     sst_bytes: int | None
     exclusive: bool
@@ -53,7 +54,7 @@ class WriteOptions:
         write = cls(
             path=given.path(),
             metastore=given.take("metastore", str, None),
-            columns=_columns(given, schema),
+            rows=_rows(given, schema),
             sorted=given.choice("sortMode", ("partition", "none"), "partition") == "none",
             sst_bytes=given.take("targetSstBytes", sst_bytes, None),
             exclusive=given.choice("ingestMode", ("ingest", "exclusive"), "ingest") == "exclusive",
@@ -76,7 +77,7 @@ class WriteOptions:
     @property
     def duplicates(self) -> Duplicates:
         """What becomes of equal keys."""
-        return "last" if ORDER in self.columns else "error"
+        return "last" if ORDER in self.rows.columns else "error"
 
 
 def sst_bytes(number: str | int) -> int:
@@ -107,23 +108,28 @@ def _app_id(text: str) -> str:
     return text
 
 
-def _columns(given: Options, schema: StructType) -> dict[str, str]:
-    needed = {KEY: given.take("keyColumn", str, KEY), VALUE: given.take("valueColumn", str, VALUE)}
+def _rows(given: Options, schema: StructType) -> RowWriter:
+    types = RowTypes.of(given)
     wanted = {
-        OP: given.take("opColumn", str, None),
-        EXPIRE: given.take("expireColumn", str, None),
+        KEY: given.take("keyColumn", str, None if types.key_type == "tuple" else KEY),
+        VALUE: given.take("valueColumn", str, VALUE if types.value_format == "none" else None),
+        OP: given.take("opColumn", str, OP if OP in schema.names else None),
+        EXPIRE: given.take("expireColumn", str, EXPIRE if EXPIRE in schema.names else None),
         ORDER: given.take("orderColumn", str, None),
     }
-    there = {role: role for role in (OP, EXPIRE) if role in schema.names}
-    columns = {**needed, **there, **{role: name for role, name in wanted.items() if name is not None}}
+    columns = {role: name for role, name in wanted.items() if name is not None}
+    if KEY in columns and types.key_type == "tuple":
+        raise slate.InvalidError("option keyColumn is of one column; a key of several has keyColumns")
+    if VALUE in columns and types.value_format != "none":
+        raise slate.InvalidError("option valueColumn is of values as they are; valueFormat makes them of columns")
     for role, name in columns.items():
         if name not in schema.names:
             raise slate.InvalidError(f"there is no column {name!r} for {role} among {', '.join(schema.names)}")
-    unused = [name for name in schema.names if name not in columns.values()]
-    if unused:
-        raise slate.InvalidError(
-            f"column {', '.join(unused)} would be lost: a row is stored as key and value. Drop it, or say what it is by"
-            " keyColumn, valueColumn, opColumn, expireColumn or orderColumn"
-        )
     check_types({role: schema[name].dataType for role, name in columns.items()})
-    return columns
+    rows = RowWriter(types, columns, schema)
+    if rows.unused:
+        raise slate.InvalidError(
+            f"column {', '.join(rows.unused)} would be lost: a row is stored as key and value. Drop it, or say what it"
+            " is by keyColumn, valueColumn, opColumn, expireColumn, orderColumn, keyColumns or valueFormat"
+        )
+    return rows

@@ -103,7 +103,7 @@ def test_ranges_prefixes_and_keys_alone(spark: SparkSession, filled: Filled) -> 
     read = slate_spark.read(spark, filled.path, keyEncoding="hex", startKey=low.hex(), endKey=high.hex())
     assert collected(read) == filled.rows[100:200]
     prefix = filled.rows[50].key[:1]
-    read = slate_spark.read(spark, filled.path, keyEncoding="hex", prefix=prefix.hex(), keysOnly=True)
+    read = slate_spark.read(spark, filled.path, keyEncoding="hex", prefix=prefix.hex(), columns=["key"])
     assert read.columns == ["key"]
     keys = [row.key for row in filled.rows if row.key.startswith(prefix)]
     assert sorted(bytes(row.key) for row in read.collect()) == keys

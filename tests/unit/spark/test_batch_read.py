@@ -11,9 +11,10 @@ import pytest
 
 import slate_async as slate
 from slate_async.spark import batch_read
-from slate_async.spark.batch_read import LARGE_ROWS, LAST_MS, BatchReader, joined
-from slate_async.spark.options import ReadOptions
+from slate_async.spark.batch_read import LARGE_ROWS, BatchReader, joined
 from slate_async.spark.plan import KeyPartition
+from slate_async.spark.read_options import ReadOptions
+from slate_async.spark.typed_rows import LAST_MS, ROW
 from tests.engine import KINDS
 
 LIFETIME_S = 3_600.0
@@ -34,7 +35,7 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
             await db.put(b"%04d" % number, bytes(20), await_durable=False)
         await db.flush(l0=True)
     options = {"path": str(tmp_path), "checkpointLifetime": f"{LIFETIME_S}", "partitionBytes": "2000"}
-    reader = BatchReader(ReadOptions.of(options))
+    reader = BatchReader(ReadOptions.of(options), ROW)
     partitions = [partition for partition in reader.partitions() if isinstance(partition, KeyPartition)]
     assert len(partitions) > 1
     async with slate.open_admin(tmp_path) as admin:
@@ -59,7 +60,7 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
 async def test_what_cannot_be_planned_leaves_no_checkpoint(tmp_path: Path) -> None:
     async with slate.open(tmp_path) as db:
         await db.put(b"key", b"value")
-        reader = BatchReader(ReadOptions.of({"path": str(tmp_path), "atSeq": "2"}))
+        reader = BatchReader(ReadOptions.of({"path": str(tmp_path), "atSeq": "2"}), ROW)
         with pytest.raises(slate.InvalidError, match="2"):
             reader.partitions()
         assert [checkpoint for checkpoint in await db.checkpoints.list() if checkpoint.owner == "user"] == []
@@ -70,7 +71,7 @@ async def test_times_beyond_those_of_spark_are_its_last_one(tmp_path: Path) -> N
     async with slate.open(tmp_path) as db:
         for key, ttl in ((b"a", None), (b"b", 60.0), (b"c", 1e15)):
             await db.put(key, b"value", ttl=ttl)
-    reader = BatchReader(ReadOptions.of({"path": str(tmp_path)}))
+    reader = BatchReader(ReadOptions.of({"path": str(tmp_path)}), ROW)
     [batch] = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     created = batch.column("create_time").cast(pa.int64()).to_pylist()
     assert batch.column("expire_time").cast(pa.int64()).to_pylist() == [None, created[1] + 60_000_000, LAST_MS * 1000]

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
 from slate_async.spark import bulk_load, decode_json, plan_load
-from slate_async.spark.options import ReadOptions, as_strings, at_checkpoint, place
+from slate_async.spark.options import as_strings, place
+from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
 from slate_async.spark.stream_source import ChangesReader
 
@@ -30,8 +31,8 @@ def read(**options: Any) -> ReadOptions:
 
 def test_values_become_what_they_say() -> None:
     moment, checkpoint = datetime(2030, 1, 1, tzinfo=UTC), UUID(int=7)
-    options = read(prefix="757365723a", keyEncoding="HEX", keysOnly=True, atTime=moment, checkpoint=checkpoint)
-    assert (options.prefix, options.keys_only, options.checkpoint) == (b"user:", True, str(checkpoint))
+    options = read(prefix="757365723a", keyEncoding="HEX", columns="key", atTime=moment, checkpoint=checkpoint)
+    assert (options.prefix, options.columns, options.checkpoint) == (b"user:", ("key",), str(checkpoint))
     assert options.at_time == moment.timestamp()
     assert read(metastore=None).metastore is None
 

@@ -19,11 +19,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import slate_async as slate
 from slate_async.engine.read.bounds import EVERY_KEY
-from slate_async.spark.batch_read import LAST_MS
 from slate_async.spark.changes import ARROW_CHANGE
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner
 from slate_async.spark.stream_source import ChangesReader
+from slate_async.spark.typed_rows import LAST_MS
 from tests.engine import KINDS, Kind
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -25,10 +25,10 @@ ROWS = schema(key=BinaryType, value=StringType, id=LongType)
 
 def test_columns_are_found_by_name() -> None:
     there = schema(key=BinaryType, value=BinaryType, op=StringType, expire_time=TimestampType)
-    assert list(options({}, there).columns) == ["key", "value", "op", "expire_time"]
+    assert list(options({}, there).rows.columns) == ["key", "value", "op", "expire_time"]
     asked = {"keyColumn": "k", "valueColumn": "v", "orderColumn": "id", "checkpointLocation": "/log"}
     found = options(asked, schema(v=StringType, id=LongType, k=StringType))
-    assert found.columns == {"key": "k", "value": "v", "order": "id"}
+    assert found.rows.columns == {"key": "k", "value": "v", "order": "id"}
     assert found.duplicates == "last"
 
 
