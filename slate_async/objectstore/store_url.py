@@ -8,7 +8,7 @@ scheme which is not built in is looked up among the installed packages (`slate_a
 URL                      place
 =======================  ===================================================================================
 ``memory://name``        this process's memory; the same name is the same store
-``file:///path``, path   a local folder
+``file:///path``, path   a local folder; ``file:/path``, too
 ``s3://bucket/prefix``   S3; parameters ``endpoint_url``, ``region``, ``client`` (``obstore``, ``aiobotocore``)
 ``az://container/...``   Azure Blob Storage; parameter ``endpoint_url``
 ``gs://bucket/prefix``   Google Cloud Storage; parameter ``endpoint_url``
@@ -91,6 +91,8 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
     scheme, separator, _ = url.partition("://")
     if not separator:
         found = _SCHEME.match(url)
+        if url.startswith("file:/"):
+            return parse_url("file://" + url.removeprefix("file:"))
         if found is not None and _is_known(found[1].lower()):
             raise ConfigError(f"a store URL begins with {found[1]}://")
         return _local(url)

@@ -21,8 +21,10 @@ from slate_async.spark.source import reading
 
 SaveMode = Literal["error", "overwrite", "append"]
 Reshape = Callable[[DataFrame], DataFrame]
-STORED = ("key", "value", "expire_time")
-"""What makes a row, besides when it was written."""
+LOADED = ("key", "value", "op", "expire_time")
+"""What makes a row."""
+ANEW = ("seq", "create_time")
+"""What rows get when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,20 @@ def import_parquet(
 ) -> slate.IngestInfo:
     """Load Parquet files, or the folder ``source``, into the database at ``path``; what `bulk_load` tells.
 
-    encode: makes the columns ``key``, ``value`` and, if rows expire, ``expire_time`` of those of the files; without,
-    they are there by these names, as `export_parquet` writes them. Partitions of folders are columns, too
+    encode: makes the columns ``key``, ``value`` and, if there are some, ``op`` and ``expire_time`` of those of the
+    files; without, they are there by these names, as `export_parquet` writes them, and changes that `read_changes`
+    gives: of those of one key the last by ``seq`` counts. Partitions of folders are columns, too
     load: as of `bulk_load`, except for columns
 
-    Keys, values and expiry times are those of the files; sequence numbers and times of writing are new. What has
-    expired since stays expired. Raises what `bulk_load` raises."""
+    Sequence numbers and times of writing are new: ``seq`` and ``create_time`` of the files are not kept. What has
+    expired since stays expired. Raises what `bulk_load` raises, and `InvalidError` for other columns."""
     files = spark.read.parquet(source)
     rows = files if encode is None else encode(files)
-    expire = "expire_time" if "expire_time" in rows.columns else None
-    return bulk_load(rows.select(*(name for name in STORED if name in rows.columns)), path, expire=expire, **load)
+    if lost := [name for name in rows.columns if name not in (*LOADED, *ANEW)]:
+        raise slate.InvalidError(
+            f"column {', '.join(lost)} would be lost: a row is key, value, op and expire_time. Say by encode= what they"
+            " become, or drop them there"
+        )
+    columns = {name: name for name in ("op", "expire_time", "seq") if name in rows.columns}
+    order = {"order": "seq"} if {"op", "seq"} <= columns.keys() else {}
+    return bulk_load(rows, path, op=columns.get("op"), expire=columns.get("expire_time"), **{**order, **load})

@@ -107,7 +107,7 @@ def bulk_load(
 
     job = worker.run(begin)
     try:
-        with watched(df.sparkSession, f"slate_async load of {path}", progress), _ended(job, name):
+        with _ended(job, name), watched(df.sparkSession, f"slate_async load of {path}", progress):
             ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from pyspark import SparkContext
@@ -41,11 +41,43 @@ ProgressSink: TypeAlias = Callable[[LoadProgress], None]
 
 @contextmanager
 def watched(spark: SparkSession, description: str, progress: ProgressSink | None) -> Iterator[None]:
-    """Tell ``progress`` how far the jobs are that this thread runs inside the block, every `PERIOD_S` and at the end.
-    What it raises is logged, and ends the telling, not the load."""
+    """Tell ``progress`` how far the jobs are that this thread runs inside the block, every `PERIOD_S` and at the end;
+    with Spark Connect, whenever its server says so. What it raises is logged, and ends the telling, not the load."""
     if progress is None:
         yield
-        return
+    elif type(spark).__module__.startswith("pyspark.sql.connect."):
+        with _watched_by_client(spark, progress):
+            yield
+    else:
+        with _watched_by_group(spark, description, progress):
+            yield
+
+
+@contextmanager
+def _watched_by_client(spark: SparkSession, progress: ProgressSink) -> Iterator[None]:
+    """The client of Spark Connect calls handlers on the thread that waits for a query."""
+    thread, known, failed = threading.get_ident(), dict[Any, tuple[int, int]](), False
+
+    def tell(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        nonlocal failed
+        if failed or threading.get_ident() != thread:
+            return
+        known.update({(operation_id, one.stage_id): (one.num_completed_tasks, one.num_tasks) for one in stages or ()})
+        try:
+            progress(LoadProgress(*(sum(numbers) for numbers in zip((0, 0), *known.values(), strict=True))))
+        except Exception:
+            logger.exception("telling the progress of a load failed")
+            failed = True
+
+    spark.registerProgressHandler(tell)  # type: ignore[arg-type] # pyspark has a class for it, and asks for a function
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(tell)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _watched_by_group(spark: SparkSession, description: str, progress: ProgressSink) -> Iterator[None]:
     context, group, over = spark.sparkContext, f"slate_async-{uuid4()}", threading.Event()
 
     def tell() -> None:

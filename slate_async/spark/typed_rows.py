@@ -186,7 +186,8 @@ def encode_value(*columns: Column | str, value_format: ValueFormat = "json") -> 
     if value_format == "none":
         raise InvalidError("value_format is what to make of the columns: 'json', 'arrow' or 'msgpack'")
 
-    def encode(rows: pa.StructArray) -> pa.Array:
+    def encode(*structs: pa.Array) -> pa.Array:
+        [rows] = structs
         return encode_values(value_format, rows.flatten(), pa.schema(list(rows.type)))
 
     make: Any = arrow_udf  # as pyspark types it, each call says what kind of function it makes

@@ -77,6 +77,18 @@ def test_a_database_comes_back_equal(spark: SparkSession, filled: str, tmp_path:
     assert slate_spark.export_parquet(spark, filled, str(tmp_path / "none"), startKey="b", endKey="b").rows == 0
 
 
+def test_an_import_keeps_deletes_and_refuses_what_it_would_lose(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("put", "a", "1", 1), ("put", "b", "1", 2), ("delete", "a", None, 3), ("put", "b", "2", 4)]
+    spark.createDataFrame(rows, "op string, key string, value string, seq long").write.parquet(f"{tmp_path}/changes")
+    with_db(tmp_path / "db", lambda db: db.put(b"a", b"before"))
+    info = slate_spark.import_parquet(spark, f"{tmp_path}/changes", f"file:{tmp_path}/db", mode="exclusive")
+    assert (info.rows, info.deletes) == (1, 1)
+    assert with_db(tmp_path / "db", stored) == [(b"b", b"2", None)]
+    spark.createDataFrame([("a", "1", 7)], "key string, value string, age int").write.parquet(f"{tmp_path}/more")
+    with pytest.raises(slate.InvalidError, match="column age would be lost"):
+        slate_spark.import_parquet(spark, f"{tmp_path}/more", str(tmp_path / "db"))
+
+
 def test_user_columns_become_folders(spark: SparkSession, filled: str, tmp_path: Path) -> None:
     def columns(df: Any) -> Any:
         return slate_spark.decode_json(df, "name string, team int").select("name", "team")

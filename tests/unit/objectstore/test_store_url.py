@@ -23,6 +23,7 @@ SECRET = "hunter2SECRETvalue"
         ("memory://name", StoreURL("memory", "name"), "memory://name"),
         ("memory://name/a/b", StoreURL("memory", "name", "a/b"), "memory://name/a/b"),
         ("file:///data/db", StoreURL("file", "/data/db"), "file:///data/db"),
+        ("file:/data/my%20db", StoreURL("file", "/data/my db"), "file:///data/my%20db"),
         ("file://localhost/data/my%20db/", StoreURL("file", "/data/my db"), "file:///data/my%20db"),
         ("/data/../srv/db", StoreURL("file", "/srv/db"), "file:///srv/db"),
         ("/odd?name#1", StoreURL("file", "/odd?name#1"), "file:///odd%3Fname%231"),
