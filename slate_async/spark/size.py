@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 import slate_async as slate
-from slate_async.engine.read.bounds import key_range
+from slate_async.engine.read.bounds import EVERY_KEY, key_range
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.worker import this_worker
@@ -16,6 +16,8 @@ from slate_async.spark.worker import this_worker
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 _BYTES = re.compile(r"(\d+)([kmgt]?)b?")
 WHOLE = 1 << 62
+PARTS = 100
+"""A range is cut into so many, to see how much of its SSTs lies in it."""
 
 
 def size(path: str, **options: OptionValue) -> int:
@@ -32,8 +34,11 @@ async def _size(options: ReadOptions, environment: slate.Environment) -> int:
         options.path, options.checkpoint, metastore=options.metastore, pin=pinned
     ) as reader:
         span = key_range(options.start, options.end, options.prefix)
-        splits = await reader.splits(span.start, span.end, target_bytes=WHOLE)
-        return sum(split.nbytes for split in splits) + reader.status().memtable_bytes
+        whole = sum(split.nbytes for split in await reader.splits(span.start, span.end, target_bytes=WHOLE))
+        if span != EVERY_KEY and whole:  # so far of all SSTs that have some of its keys
+            parts = await reader.splits(span.start, span.end, target_bytes=-(-whole // PARTS))
+            whole = sum(part.nbytes for part in parts)
+        return whole + reader.status().memtable_bytes
 
 
 def broadcast_if_small(df: DataFrame, nbytes: int) -> DataFrame:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.benchmarks.families.spark import FAMILY
+from tests.benchmarks.families import lookup
+from tests.benchmarks.families import spark as engine
+from tests.benchmarks.family import Family
 from tests.benchmarks.rounds import Plan, Samples, Turn
 
 pytestmark = pytest.mark.timeout(300)
 
 
-async def test_it_measures_what_its_goals_are_about(spark: SparkSession) -> None:
+@pytest.mark.parametrize("family", [engine.FAMILY, lookup.FAMILY], ids=lambda family: family.name)
+async def test_it_measures_what_its_goals_are_about(spark: SparkSession, family: Family) -> None:
     samples = Samples()
-    await FAMILY.one_round(Turn(0, Plan(rounds=1, size="tiny"), samples))
-    assert all(goal.measured(samples) is not None for goal in FAMILY.goals)
+    await family.one_round(Turn(0, Plan(rounds=1, size="tiny"), samples))
+    assert all(goal.measured(samples) is not None for goal in family.goals)

@@ -12,6 +12,7 @@ from tests.benchmarks.families import (
     growth,
     history,
     lag,
+    lookup,
     memory,
     opening,
     put,
@@ -37,6 +38,7 @@ MODULES = (
     history,
     ycsb,
     spark,
+    lookup,
     growth,
     sync,
 )
