@@ -44,6 +44,6 @@ async def _size(options: ReadOptions, environment: slate.Environment) -> int:
 def broadcast_if_small(df: DataFrame, nbytes: int) -> DataFrame:
     """``df``, of a database of so many bytes, with the hint to copy it to all tasks of a join if it is as small as
     Spark's setting ``spark.sql.autoBroadcastJoinThreshold`` says."""
-    said = _BYTES.fullmatch(str(df.sparkSession.conf.get(THRESHOLD, "")).strip().lower())
+    said = _BYTES.fullmatch(str(df.sparkSession.conf.get(THRESHOLD)).strip().lower())
     most = int(said[1]) << 10 * " kmgt".index(said[2] or " ") if said is not None else -1
     return df.hint("broadcast") if nbytes <= most else df
