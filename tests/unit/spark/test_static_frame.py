@@ -13,9 +13,10 @@ import slate_async as slate
 from slate_async.spark import batch_read, micro_batch
 from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.micro_batch import BATCH_ID, QUERY_ID, MicroBatch
-from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition
+from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.static_frame import plan_of_batch
+from slate_async.spark.typed_rows import ROW
 
 FIRST, SECOND = MicroBatch("q", 1), MicroBatch("q", 11)
 
@@ -31,7 +32,7 @@ class TaskOf:
 
 
 def planned(path: Path, **options: str) -> tuple[BatchReader, KeyPartition]:
-    reader = BatchReader(ReadOptions.of({"path": str(path), **options}))
+    reader = BatchReader(ReadOptions.of({"path": str(path), **options}), ROW)
     [partition] = reader.partitions()
     assert isinstance(partition, KeyPartition)
     return reader, partition
