@@ -62,7 +62,8 @@ def _watched_by_client(spark: SparkSession, progress: ProgressSink) -> Iterator[
         nonlocal failed
         if failed or threading.get_ident() != thread:
             return
-        known.update({(operation_id, one.stage_id): (one.num_completed_tasks, one.num_tasks) for one in stages or ()})
+        for stage in stages or ():
+            known[operation_id, stage.stage_id] = (stage.num_completed_tasks, stage.num_tasks)
         try:
             progress(LoadProgress(*(sum(numbers) for numbers in zip((0, 0), *known.values(), strict=True))))
         except Exception:

@@ -1,8 +1,7 @@
-"""Rows with columns of their user's: keys and values decoded where they are read, and encoded where they are written, a
-batch at a time. What no column needs is not decoded.
+"""Rows with columns of their user's: keys and values decoded where they are read and encoded where they are written.
 
-Columns of a schema are parts of the key, or ``seq``, ``create_time`` and ``expire_time``; all others are members of the
-value.
+A batch at a time; what no column needs is not decoded. Columns of a schema are parts of the key, or ``seq``,
+``create_time`` and ``expire_time``; all others are members of the value.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def test_a_client_is_asked_by_a_handler() -> None:
         other = threading.Thread(target=spark.says, args=("other",), kwargs={"one": (1, 1)})
         other.start()
         other.join()
-    assert [(one.tasks_done, one.tasks_total) for one in seen] == [(0, 0), (1, 4), (1, 6), (4, 14)]
+    assert [(progress.tasks_done, progress.tasks_total) for progress in seen] == [(0, 0), (1, 4), (1, 6), (4, 14)]
     assert spark.handlers == []
 
 
