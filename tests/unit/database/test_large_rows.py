@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import slate_async as slate
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import ByteRange, GetResult, Span
 from slate_async.runtime.memory_budget import Lent, MemoryBudget
 from slate_async.settings import Settings
 from slate_async.storage.sst import late, shares
 from slate_async.storage.sst.late import LateRow
-from tests.engine import ManualClock, memory_store, open_db
+from tests.engine import ManualClock, memory_store, open_db, open_reader
 
 MIB = 1 << 20
 
@@ -148,6 +150,36 @@ async def test_a_compaction_with_memory_for_one_row_comes_to_its_end(tmp_path: P
     async with slate.open_reader(tmp_path, settings=LITTLE) as db:
         assert {key: value[0] async for key, value in db.scan()} == rows
         assert (await db.row_statistics()).value_bytes == len(rows) * MIB
+
+
+class Transfers(MemoryStore):
+    """Counts the bytes of large reads that are on their way at once."""
+
+    most = under_way = 0
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        nbytes = byte_range.length if isinstance(byte_range, Span) and byte_range.length > 4 * MIB else 0
+        self.under_way += nbytes
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0.001)
+        try:
+            return await super().get(key, byte_range)
+        finally:
+            self.under_way -= nbytes
+
+
+async def test_stored_bytes_of_large_values_that_are_on_their_way_are_bounded() -> None:
+    """Those that do not compress: eight scans of three sources want 24 of them at once, 120 MiB."""
+    store, rng = Transfers(ManualClock()), random.Random(1)
+    settings: dict[str, Any] = {"auto_compaction": False, "auto_gc": False, "block_cache_bytes": 0}
+    async with open_db(store, **settings) as db:
+        for source in range(3):
+            for key in (b"a", b"z"):
+                await db.put(key + b"%d" % source, rng.randbytes(5 * MIB))
+            await db.flush(l0=True)
+    async with open_reader(store, **settings, decode_memory_bytes=16 * MIB) as db, asyncio.timeout(60):
+        assert await asyncio.gather(*(_all(db) for _ in range(8))) == [6] * 8
+    assert 10 * MIB < store.most <= 16 * MIB
 
 
 async def test_a_scan_that_is_cancelled_or_dropped_gives_back_what_it_has(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.settings import Settings
-from tests.engine import Kind, abandon, contents, open_db, open_reader, until
+from tests.engine import Kind, ManualClock, abandon, contents, open_db, open_reader, until
+from tests.unit.database.test_reader_pins import poll
 
 LIMIT = 1 << 20
 VALUE = bytes(64 << 10)
@@ -67,8 +68,7 @@ async def test_a_reader_of_a_writer_with_its_settings_follows_for_ever(memory: M
         most = 0
         for number in range(120):
             await db.put(b"%03d" % number, VALUE)
-            if number % 5 == 0:
-                await reader.wait_for(db.status().durable_seq)
+            await until(lambda seq=number + 1: reader.status().last_seq >= seq, "a poll")  # type: ignore[misc]
             most = max(most, reader.status().memtable_bytes)
         await reader.wait_for(db.status().durable_seq)
         assert len(await contents(reader)) == 120
@@ -76,6 +76,23 @@ async def test_a_reader_of_a_writer_with_its_settings_follows_for_ever(memory: M
         await reader.close()
     async with open_db(memory, kind, **SMALL) as db:
         assert len(await contents(db)) == 120
+
+
+async def test_rows_that_ssts_hold_already_give_way_before_more_is_replayed(memory: MemoryStore, kind: Kind) -> None:
+    """Polls that are in no hurry leave them in memory, but not where that would take the room of newer ones."""
+    clock = ManualClock()
+    async with (
+        open_db(memory, kind, clock=clock, auto_compaction=False) as db,
+        open_reader(memory, clock=clock, **SMALL, reader_memtable_bytes=1 << 30) as reader,
+    ):
+        for number in range(5):
+            for row in range(9):
+                await db.put(b"%d-%d" % (number, row), VALUE)
+            await poll(reader)
+            assert reader.status().memtable_bytes > LIMIT // 2
+            await db.flush(l0=True)
+            await poll(reader)
+        assert len(await contents(reader)) == 45
 
 
 async def test_a_writer_that_could_not_replay_its_own_log_is_refused(memory: MemoryStore) -> None:
