@@ -21,6 +21,7 @@ from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
 from slate_async.engine.ingest.rows import COLUMNS
+from slate_async.engine.ingest.watch import IngestMode
 from slate_async.errors import InvalidError, SlateError
 
 commands = typer.Typer()
@@ -56,7 +57,7 @@ def ingest_command(
     ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Sort the rows first, in memory.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the writer has applied it.")] = True,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait.")] = "1min",
+    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait.")] = "2min",
     exclusive: Annotated[
         bool, typer.Option("--exclusive", help="Become the writer for it: one that runs elsewhere is fenced and stops.")
     ] = False,
@@ -103,13 +104,16 @@ def abort_ingest(context: typer.Context, job: Annotated[str, typer.Argument(meta
 async def ingest(session: Session, wanted: IngestRequest) -> int:
     """Write the file's rows, commit, and say what became of them."""
     batches = _batches(wanted.file, sort=wanted.sort)
-    async with session.ingesting(wanted.job_id, replace=wanted.replace) as job:
+    mode: IngestMode = "exclusive" if wanted.exclusive else "auto"
+    async with session.ingesting(wanted.job_id, replace=wanted.replace, mode=mode) as job:
         try:
             info = await job.info()
             if info.state == "registered":
                 await job.write(batches)
-            info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
+            info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s)
         except IngestPendingError as error:
+            if wanted.job_id is None:
+                raise  # it says all there is to say
             raise IngestPendingError(
                 f"ingest {job.job_id!r} is committed, and no writer has applied it within {wanted.timeout_s:g} s. It"
                 " stays: a writer applies it soon after it opens the database. To have it at once, repeat the command"

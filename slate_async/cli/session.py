@@ -23,6 +23,7 @@ from slate_async.cli.reach import check_reachable, endpoints_of
 from slate_async.cli.signals import Terminated, interruptible, until_terminated
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.ingest.watch import IngestMode
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
@@ -138,10 +139,17 @@ class Session:
             auto_compaction=auto_compaction,
         )
 
-    def ingesting(self, job_id: str | None, *, replace: bool) -> AbstractAsyncContextManager[slate_async.IngestJob]:
+    def ingesting(
+        self, job_id: str | None, *, replace: bool, mode: IngestMode
+    ) -> AbstractAsyncContextManager[slate_async.IngestJob]:
         """A bulk ingest into the database, begun or resumed."""
         return slate_async.open_ingest(
-            self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings(), replace=replace
+            self.database(),
+            job_id=job_id,
+            metastore=self.metastore,
+            settings=self.settings(),
+            replace=replace,
+            mode=mode,
         )
 
     def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:

@@ -10,13 +10,15 @@ from slate_async.arguments import Duration, seconds
 from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.ingest import manage
-from slate_async.engine.ingest.driver import JobDriver, OpenWriter, write_job_ssts
+from slate_async.engine.ingest.driver import JobDriver, write_job_ssts
 from slate_async.engine.ingest.manage import IngestInfo, StreamBatch
-from slate_async.engine.ingest.open import WAIT_S, IngestOptions, register_job
+from slate_async.engine.ingest.open import WAIT_S, IngestOptions, poll_s, register_job
 from slate_async.engine.ingest.replacement import OpenOld
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import Batches
+from slate_async.engine.ingest.takeover import OpenWriter, OwnWriter
+from slate_async.engine.ingest.watch import IngestMode, check_mode
 from slate_async.errors import InvalidError
 from slate_async.storage.manifest.driver import ManifestDriver
 
@@ -83,14 +85,14 @@ class IngestJob(Handle):
         driver: ManifestDriver,
         spec: IngestSpec | None,
         *,
-        writer: OpenWriter,
+        own: OwnWriter,
         old: OpenOld,
     ) -> None:
         Handle.__init__(self, resources)
         self.job_id = options.job_id
         self._driver = driver
         self._job = JobDriver(
-            resources.context, resources.supervisor, driver, spec, options, self._guard, writer=writer, old=old
+            resources.context, resources.supervisor, driver, spec, options, self._guard, own=own, old=old
         )
         if spec is not None:
             resources.supervisor.spawn("renew ingest", self._job.renew())
@@ -116,7 +118,7 @@ class IngestJob(Handle):
         batch: StreamBatch | None = None,
         wait: bool = True,
         timeout: Duration = WAIT_S,
-        exclusive: bool = False,
+        mode: IngestMode | None = None,
     ) -> IngestInfo:
         """Let everything that tasks have written into the database, as one step for every reader; what became of it.
 
@@ -126,19 +128,24 @@ class IngestJob(Handle):
         the query that counts the batches: a batch that another query counts is refused, for that begins at 0 again
         wait: until the live writer has applied it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
-        exclusive: become the writer, which fences a live one, apply the job, and give up the role. A call that waits
-        does the same, without fencing, if the database had never had a writer when the job began. A replacing job
-        requires that nothing was written since it began, so that its rows are all there is
+        mode: by default that of the opening. ``"auto"``: the live writer applies the job; without one this driver
+        becomes the writer, applies it, and gives up. A writer that is silent is watched for three of its heartbeats,
+        however short ``timeout`` is. ``"ingest"``: a writer applies it, now or later. ``"exclusive"``:
+        become the writer, which **fences one that lives**. If the job replaces what was there, nothing may have been
+        written since it began, so that its rows are all there is
 
         Any later call for the same job returns the first answer. Raises `IngestPendingError` when no writer has applied
         it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was aborted; or if it was
-        committed as another batch, or as none; or if something was written that it would have to replace, too, and
-        ``exclusive``. `FencedError` if that one lost the writer's role before its commit. `InvalidError` if SSTs
-        overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again."""
+        committed as another batch, or as none; or if something was written that it would have to replace, too, in
+        mode ``"exclusive"``. `FencedError` if that one lost the writer's role before its commit.
+        `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again.
+
+        A job that is leased is aborted before any error leaves this call, and `UnavailableError` has the outcome
+        ``"not_applied"``. If that is unknown, `IngestPendingError` names the job and the command that ends it."""
         self._check()
         manage.check_job(self.job_id, batch)
-        limit = seconds(timeout, "timeout")
-        return await self._job.commit(list(ssts), batch, wait=wait, timeout_s=limit, exclusive=exclusive)
+        limit, chosen = seconds(timeout, "timeout"), None if mode is None else check_mode(mode)
+        return await self._job.commit(list(ssts), batch, wait=wait, timeout_s=limit, mode=chosen)
 
     async def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database. Raises as `commit` does."""
@@ -180,5 +187,7 @@ async def begin_ingest(
     old: OpenOld,
 ) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
-    driver, spec = await register_job(resources.context, resources.supervisor, options)
-    return IngestJob(resources, options, driver, spec, writer=writer, old=old)
+    context, supervisor = resources.context, resources.supervisor
+    own = OwnWriter(context, supervisor, writer, poll_s(context.settings))
+    driver, spec = await register_job(context, supervisor, options, own)
+    return IngestJob(resources, options, driver, spec, own=own, old=old)

@@ -66,6 +66,7 @@ def writer_counters(writer: Writer, reads: int) -> dict[str, int | float]:
         "l0.stalls": writer.pressure.stalls,
         "l0.stalled_seconds": writer.pressure.stalled_seconds,
         "ingest.applied": writer.ingests.stats.applied,
+        "ingest.expired": writer.ingests.stats.expired,
         "ingest.rows": writer.ingests.stats.rows,
         "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
         "backpressure.stalls": writer.admission.stalls,

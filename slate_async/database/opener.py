@@ -31,6 +31,7 @@ from slate_async.engine.follow.open import open_reading
 from slate_async.engine.gc.open import open_gc
 from slate_async.engine.ingest.open import IngestOptions
 from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.ingest.watch import IngestMode, OnWait
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.engine.write.open import open_writer
 from slate_async.engine.write.standby import stand_by
@@ -100,6 +101,7 @@ class Opener(ABC):
         create: bool = False,
         properties: Mapping[str, str] | None = None,
         if_free: bool = False,
+        instead_of: str | None = None,
         standby: bool = False,
     ) -> Opening[Db]:
         async def begin(resources: HandleResources) -> Db:
@@ -107,7 +109,12 @@ class Opener(ABC):
                 claimed = await stand_by(resources.context, resources.supervisor, create=create, properties=properties)
             else:
                 claimed = await open_writer(
-                    resources.context, resources.supervisor, create=create, properties=properties, if_free=if_free
+                    resources.context,
+                    resources.supervisor,
+                    create=create,
+                    properties=properties,
+                    if_free=if_free,
+                    instead_of=instead_of,
                 )
             return Db(resources, claimed)
 
@@ -222,6 +229,9 @@ class Opener(ABC):
         settings: Settings | None = None,
         create: bool = False,
         replace: bool = False,
+        mode: IngestMode = "auto",
+        leased: bool | None = None,
+        on_wait: OnWait | None = None,
         name: str | None = None,
     ) -> Opening[IngestJob]:
         """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
@@ -230,11 +240,27 @@ class Opener(ABC):
         lifetime: seconds or a timedelta after which a job that no driver renews, and that is not committed, has ended
         create: make the database if it is missing
         replace: delete every key that is there when the job begins and that its rows do not have; what is written
-        meanwhile under other keys stays. Its tasks read all that was there; what waits to be applied is waited for
+        meanwhile under other keys stays. Its tasks read all that was there. What waits to be applied comes in before,
+        through this driver if it is to be the writer
+        mode: how its rows are to come in, see `IngestJob.commit`. With ``"auto"`` it is known at the opening whether a
+        writer lives: of one that died the role is given back, after three of its heartbeats
+        leased: the job ends with its driver: when its commit fails, it is aborted; what was committed and not applied
+        when its driver died expires, by the setting ``ingest_lease_ms``. By default so is a job without ``job_id``. A
+        commit with a batch's number, or that does not wait, has no lease
+        on_wait: called with a sentence when a writer that may have died is waited for
 
-        Raises `InvalidError`, `IngestPendingError` (``replace``), `UnavailableError`, `CorruptionError`."""
+        Raises `InvalidError`, `IngestPendingError` (``replace``), `UnavailableError`, `CorruptionError`,
+        `ConflictError` (a job that was leased and has ended)."""
         check_arguments(path, metastore, settings, create, None, name)
-        wanted = IngestOptions.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
+        wanted = IngestOptions.of(
+            self.runtime.ids.token() if job_id is None else job_id,
+            lifetime,
+            create,
+            replace,
+            mode=mode,
+            leased=job_id is None if leased is None else leased,
+            on_wait=on_wait,
+        )
 
         async def begin(resources: HandleResources) -> IngestJob:
             own = resources.context.settings.replace(auto_compaction=False)

@@ -133,6 +133,16 @@ class OperationSettings(BaseSettings):
         ge=1,
         le=1_024,
     )
+    ingest_lease_ms: int = setting(
+        30_000,
+        unit="milliseconds",
+        what="How long a committed bulk ingest without a job id may be applied after its driver's last renewal. The"
+        " driver renews it three times as often. No writer applies it gc_clock_skew_ms after that.",
+        why="A load whose process was killed must not come in with whatever writes next; a driver may stand still for"
+        " twenty seconds.",
+        ge=10,
+        le=DAY_MS,
+    )
     takeover_deadline_ms: int = setting(
         60_000,
         unit="milliseconds",
@@ -182,10 +192,10 @@ class OperationSettings(BaseSettings):
     gc_clock_skew_ms: int = setting(
         60_000,
         unit="milliseconds",
-        what="How far the clocks of machines that use one database may be apart: a checkpoint goes this long after"
-        " it expired.",
+        what="How far the clocks of machines that use one database may be apart. Checkpoints and leases of ingests"
+        " go this long after they expired.",
         why="Synchronised clocks are within a second of each other, one that lost its server is not; a minute more"
-        " of a checkpoint costs nothing.",
+        " of either costs nothing.",
         ge=0,
         le=DAY_MS,
     )

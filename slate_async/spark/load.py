@@ -11,7 +11,8 @@ import logging
 import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -21,11 +22,12 @@ import slate_async as slate
 from slate_async.arguments import Duration, seconds
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
+from slate_async.engine.ingest.watch import IngestMode, check_mode
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.options import place
-from slate_async.spark.progress import ProgressSink, watched
+from slate_async.spark.progress import LoadProgress, ProgressSink, watched
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import batch_job, sst_bytes
 
@@ -37,7 +39,6 @@ SKIPPED = (
     " checkpointLocation, and needs another appId, too"
 )
 """Batch, app, path."""
-LoadMode = Literal["ingest", "exclusive"]
 RESULTS = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
 _RESULT_SCHEMA = pa.schema([("sst", pa.string()), ("error", pa.binary())])
@@ -57,12 +58,12 @@ def bulk_load(
     sort_mode: SortMode = "global",
     partitions: int | None = None,
     target_sst_bytes: int | None = None,
-    mode: LoadMode = "ingest",
+    mode: IngestMode = "auto",
     replace: bool = False,
     job_id: str | None = None,
     batch: tuple[str, int] | None = None,
     wait: bool = True,
-    timeout: Duration = 60.0,
+    timeout: Duration = 120.0,
     lifetime: Duration = 86_400.0,
     metastore: str | None = None,
     settings: slate.Settings | None = None,
@@ -74,24 +75,24 @@ def bulk_load(
     key, value, op, expire, ttl, order, sort_mode, partitions: as `arrange` takes them. Without ``order`` equal keys are
     an error
     target_sst_bytes: where SSTs are cut, 65,536 at least; by default the setting ``sst_bytes``
-    mode: ``"ingest"``: beside the live writer, which lets the rows in as if it wrote them then; ``"exclusive"``:
-    without one, or fencing it
+    mode: ``"auto"``: beside a writer that lives, which applies the rows; without one as the writer. Which of them is
+    known before any task runs. ``"ingest"``: a writer applies them, now or later; ``"exclusive"``: as the writer, which
+    **fences one that lives**
     replace: delete every key that is there when the load begins and that ``df`` lacks; the tasks read all of it
-    job_id: a name for this load: calls with the same name load once. By default a new one, or ``batch``'s
+    job_id: a name for this load: calls with the same name load once. By default a new one, or ``batch``'s. A load with
+    neither ends with this call: it is in, or never will be
     batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
-    wait: until it is applied; else it may be ``"pending"`` still
-    timeout: seconds or a timedelta to wait
+    wait, timeout: until it is applied, for so many seconds or a timedelta; else it may be ``"pending"`` still
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
-    metastore, settings: as of `slate_async.open`; the database's settings for SSTs are not known here
-    create: make the database if it is missing. A new one has no writer, so the call becomes its writer while it waits
-    progress: called with a `LoadProgress` every half a second while Spark works, on a thread of its own, and at its end
+    metastore, settings, create: as of `slate_async.open`; the database's settings for SSTs are not known here
+    progress: called with a `LoadProgress` every half a second, on another thread, and when a silent writer is awaited
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
     stored, naming the first one a task met, and for equal keys; `slate.IngestPendingError`: no writer applied it in
     time, and it stays pending; `ConflictError`: it was aborted, or expired; `UnavailableError`: unknown, call again
-    with the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
-    if mode not in ("ingest", "exclusive"):
-        raise slate.InvalidError(f"mode is 'ingest' or 'exclusive', not {mode!r}")
+    with the same job id, or not applied, as its ``outcome`` says; what Spark raises. Unless it is committed by then,
+    the database is as it was."""
+    check_mode(mode)
     at, name = place(path), _name(job_id, batch)
     waited_s, lifetime_s = seconds(timeout, "timeout"), seconds(lifetime, "lifetime")
     chosen = _settings(settings, target_sst_bytes)
@@ -102,24 +103,37 @@ def bulk_load(
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
         return await environment.open_ingest(
-            at, job_id=name, lifetime=lifetime_s, metastore=metastore, settings=chosen, create=create, replace=replace
+            at,
+            job_id=name,
+            lifetime=lifetime_s,
+            metastore=metastore,
+            settings=chosen,
+            create=create,
+            replace=replace,
+            mode=mode,
+            on_wait=partial(_waits, progress),
         )
 
     job = worker.run(begin)
     try:
         with _ended(job, name), watched(df.sparkSession, f"slate_async load of {path}", progress):
             ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
-
-        async def commit(_: slate.Environment) -> slate.IngestInfo:
-            return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
-
         with _ended(job, name):
-            info = worker.run(commit)
+            info = worker.run(lambda _: job.commit(ssts, batch=batch, wait=wait, timeout=waited_s))
         if batch is not None and info.state == "duplicate":
             logger.warning(SKIPPED, *batch[::-1], path)
         return info
     finally:
         worker.run(lambda _: job.close())
+
+
+def _waits(progress: ProgressSink | None, said: str) -> None:
+    """Before any task. What ``progress`` raises is logged."""
+    if progress is not None:
+        try:
+            progress(LoadProgress(waiting=said))
+        except Exception:
+            logger.exception("telling the progress of a load failed")
 
 
 def _name(job_id: str | None, batch: tuple[str, int] | None) -> str | None:
@@ -144,7 +158,7 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
 
 @contextmanager
 def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
-    """Abort ``job`` if the block fails and it is not committed, for it would hold collectors up until it expires.
+    """Abort ``job`` if the block fails, for it would hold collectors up until it expires, or come in later.
 
     name: what its user called it: then it stays. Another driver may be at work on it, or this one called again"""
     try:
@@ -154,7 +168,7 @@ def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
     except BaseException:
         if name is None:
             with suppress(slate.SlateError):
-                this_worker().run(lambda _: job.abort(unless_committed=True))
+                this_worker().run(lambda _: job.abort())
         else:
             logger.info("job %s stays registered until it expires; a load with the same job id resumes it", name)
         raise

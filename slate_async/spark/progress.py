@@ -29,11 +29,13 @@ class LoadProgress:
     tasks_done, tasks_total: of all stages that have begun. Spark plans as it goes, so the total grows: those that
     sample keys come first, then those that spread rows, then those that sort them and write SSTs
     failed: attempts that failed, and were or will be repeated
+    waiting: what is waited for before the first task, in a sentence; else ``None``
     """
 
     tasks_done: int = 0
     tasks_total: int = 0
     failed: int = 0
+    waiting: str | None = None
 
 
 ProgressSink: TypeAlias = Callable[[LoadProgress], None]
@@ -65,7 +67,8 @@ def _watched_by_client(spark: SparkSession, progress: ProgressSink) -> Iterator[
         for stage in stages or ():
             known[operation_id, stage.stage_id] = (stage.num_completed_tasks, stage.num_tasks)
         try:
-            progress(LoadProgress(*(sum(numbers) for numbers in zip((0, 0), *known.values(), strict=True))))
+            tasks_done, tasks_total = (sum(numbers) for numbers in zip((0, 0), *known.values(), strict=True))
+            progress(LoadProgress(tasks_done, tasks_total))
         except Exception:
             logger.exception("telling the progress of a load failed")
             failed = True

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 import slate_async as slate
 from slate_async.database.opening import Opening
 from slate_async.engine.ingest.manage import StreamBatch
+from slate_async.engine.ingest.watch import IngestMode
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.load import LOADED_BEFORE
@@ -56,14 +57,14 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         if options.app_id is not None:
             raise slate.InvalidError("option appId is for streams; name a load with jobId")
-        self._options = options
+        self._options = replace(options, leased=options.job_id is None)
         self._job_id = f"spark-{uuid4()}" if options.job_id is None else options.job_id
 
     def begin(self) -> None:
         """In the driver, before any task: a place that can be no database is one error, not one of each task."""
 
         async def begin(environment: slate.Environment) -> None:
-            async with _open(environment, self._options, self._job_id):
+            async with _open(environment, self._options, self._job_id, self._options.mode):
                 pass
 
         this_worker().run(begin)
@@ -77,9 +78,10 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self._options, self._job_id, messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """End the job unless it is committed, or has a name of its user's: another driver may be at work on that."""
+        """End the job unless it is committed, or has a name of its user's: another driver may be at work on that. A
+        commit that failed has ended it already."""
         options, job_id = self._options, self._job_id
-        if options.job_id is not None:
+        if not options.leased:
             return
 
         async def abort(environment: slate.Environment) -> None:
@@ -175,7 +177,7 @@ def _commit(
     some_wrote_nothing = any(message.committed_before for message in written)
 
     async def commit(environment: slate.Environment) -> None:
-        async with _open(environment, options, job_id) as job:
+        async with _open(environment, options, job_id, options.mode) as job:
             if some_wrote_nothing:
                 state = (await job.info()).state
                 if state == "registered":
@@ -190,7 +192,6 @@ def _commit(
                 batch=batch,
                 wait=options.wait,
                 timeout=options.timeout_s,
-                exclusive=options.exclusive,
             )
             if batch is not None and (some_wrote_nothing or info.state == "duplicate"):
                 logger.warning(REPLAYED, batch[1], batch[0], options.path)
@@ -198,7 +199,10 @@ def _commit(
     this_worker().run(commit)
 
 
-def _open(environment: slate.Environment, options: WriteOptions, job_id: str) -> Opening[slate.IngestJob]:
+def _open(
+    environment: slate.Environment, options: WriteOptions, job_id: str, mode: IngestMode = "ingest"
+) -> Opening[slate.IngestJob]:
+    """``mode``: tasks leave the writer to the driver."""
     return environment.open_ingest(
         options.path,
         job_id=job_id,
@@ -207,6 +211,8 @@ def _open(environment: slate.Environment, options: WriteOptions, job_id: str) ->
         settings=options.settings,
         create=True,
         replace=options.replace,
+        mode=mode,
+        leased=options.leased,
     )
 
 

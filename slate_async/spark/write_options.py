@@ -11,13 +11,14 @@ from pyspark.sql.types import StructType
 import slate_async as slate
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
+from slate_async.engine.ingest.watch import MODES, IngestMode, check_mode
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
 from slate_async.spark.options import Options, boolean, byte_count, seconds
 from slate_async.spark.typed_rows import RowTypes, RowWriter
 from slate_async.types import MAX_SEQ
 
 DEFAULT_LIFETIME_S = 86_400.0
-DEFAULT_TIMEOUT_S = 60.0
+DEFAULT_TIMEOUT_S = 120.0
 LEAST_SST_BYTES = 64 << 10
 """A smaller number probably means another unit; a load of such small SSTs makes thousands of them."""
 
@@ -31,6 +32,7 @@ class WriteOptions:
     app_id: of a stream: its name, under which its batches are counted; ``None``: the id of its query
     checkpoint_location: Spark's own, of a stream
     replace: whether the rows are to be all there is
+    leased: of a frame without a job id: the job ends with its driver, which alone knows its name
     """
 
     path: str
@@ -38,7 +40,7 @@ class WriteOptions:
     rows: RowWriter
     sorted: bool
     sst_bytes: int | None
-    exclusive: bool
+    mode: IngestMode
     job_id: str | None
     lifetime_s: float
     wait: bool
@@ -46,6 +48,7 @@ class WriteOptions:
     app_id: str | None
     checkpoint_location: str | None
     replace: bool
+    leased: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType, *, replace: bool) -> WriteOptions:
@@ -57,7 +60,7 @@ class WriteOptions:
             rows=_rows(given, schema),
             sorted=given.choice("sortMode", ("partition", "none"), "partition") == "none",
             sst_bytes=given.take("targetSstBytes", sst_bytes, None),
-            exclusive=given.choice("ingestMode", ("ingest", "exclusive"), "ingest") == "exclusive",
+            mode=check_mode(given.choice("ingestMode", MODES, "auto")),
             job_id=given.take("jobId", _job_id, None),
             lifetime_s=given.take("jobLifetime", seconds, DEFAULT_LIFETIME_S),
             wait=given.take("wait", boolean, True),

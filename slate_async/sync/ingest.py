@@ -14,6 +14,7 @@ from slate_async.engine.ingest.manage import IngestInfo, StreamBatch
 from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.watch import IngestMode
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.handle import Handle
 
@@ -104,13 +105,11 @@ class IngestJob(Handle[engine.IngestJob]):
         batch: StreamBatch | None = None,
         wait: bool = True,
         timeout: Duration = WAIT_S,
-        exclusive: bool = False,
+        mode: IngestMode | None = None,
     ) -> IngestInfo:
         """Let everything that tasks have written into the database, as one step for every reader."""
         written = list(ssts)
-        return self._loop.run(
-            self._handle.commit, written, batch=batch, wait=wait, timeout=timeout, exclusive=exclusive
-        )
+        return self._loop.run(self._handle.commit, written, batch=batch, wait=wait, timeout=timeout, mode=mode)
 
     def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database."""

@@ -64,7 +64,7 @@ async def write(path: str, parts: list[pa.Table]) -> None:
     for part in parts:
         async with slate.open_ingest(path, settings=settings) as job:
             await job.write([part])
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
 
 
 async def compact(path: str, executor: Executor | None = None, *, ranges: int = 2) -> None:

@@ -14,6 +14,7 @@ from tests.simulation.scenarios.engine.outages import OUTAGES
 from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
 from tests.simulation.scenarios.eventual import EVENTUAL
+from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIRRORS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
@@ -33,9 +34,9 @@ _SWITCHES = (
     *STANDBY_SWITCHES,
 )
 _RULES = [scenario for switch in _SWITCHES for scenario in switch.scenarios()]
-_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS)
+_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS)
 _LIVES = (*LIFE, *INGEST_LIFE, *FEEDS, *MIRRORS, *ALONE)
-_ALL = (*TINY, *EVENTUAL, RECREATED, PROBED, *ENGINE, *INGEST, *_LIVES, *STANDBY, DUEL, *_SCRIPTS, *_RULES)
+_ALL = (*TINY, *EVENTUAL, RECREATED, PROBED, *ENGINE, *INGEST, *LEASES, *_LIVES, *STANDBY, DUEL, *_SCRIPTS, *_RULES)
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL}
 """In the order ``scripts/simulate --list`` shows them."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.runner import run_seeds
 from tests.simulation.scenarios.engine import INGEST
+from tests.simulation.scenarios.leases import LEASES
 from tests.simulation.scenarios.life import INGEST_LIFE
 from tests.slices import seeds
 
@@ -21,7 +22,7 @@ OFTEN = ("ingests-applied", "ingests-pending", "ingests-aborted-on-abort", "inge
 
 
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("scenario", [scenario.name for scenario in (*INGEST, *INGEST_LIFE)])
+@pytest.mark.parametrize("scenario", [scenario.name for scenario in (*INGEST, *INGEST_LIFE, *LEASES)])
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
@@ -35,6 +36,17 @@ def test_every_part_of_an_ingest_happens() -> None:
             happened.update(result.stats)
     for what in OFTEN:
         assert happened[what] > COVERAGE_SEEDS, f"{what} hardly ever happens: {happened}"
+
+
+def test_every_part_of_a_lease_happens() -> None:
+    happened = Counter[str]()
+    for scenario in LEASES:
+        for result in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
+    for what in ("leases-applied", "leases-UnavailableError", "crashes"):
+        assert happened[what] > COVERAGE_SEEDS // 2, f"{what} hardly ever happens: {happened}"
+    for what in ("leases-expired", "leases-unknown"):
+        assert happened[what], f"{what} never happens: {happened}"
 
 
 def test_every_part_of_a_replacement_happens() -> None:

@@ -19,6 +19,7 @@ from tests.simulation.runner import run_seed, run_seeds
 from tests.simulation.scenarios.engine.outages import OUTAGES
 from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
+from tests.simulation.scenarios.leases import LEASE_SCRIPTS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
 from tests.simulation.scenarios.probed import PROBED
@@ -39,6 +40,17 @@ ALL_SWITCHES = (
 )
 
 
+ALL_SCRIPTS = (
+    *SCRIPTS,
+    *PLACES,
+    *OUTAGES,
+    *LIFE_SCRIPTS,
+    *TAILS,
+    *STANDBY_SCRIPTS,
+    *LEASE_SCRIPTS,
+    RECREATED,
+    PROBED,
+)
 MISTAKES = {error.__name__ for error in (TypeError, AttributeError, NameError, ImportError)}
 """What a stand-in raises that was left behind when what it stands in for changed."""
 OFTEN = 3
@@ -67,13 +79,7 @@ def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
     assert [seed for seed in range(switch.within) if run_seed(f"alone-{switch.name}", seed).failed] == []
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        scenario.name
-        for scenario in (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, RECREATED, PROBED)
-    ],
-)
+@pytest.mark.parametrize("scenario", [script.name for script in ALL_SCRIPTS])
 def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []

@@ -1,6 +1,8 @@
 """A driver that loads rows into a database, and says where it is so that it can be killed there:
 
-    loader.py DATABASE [replace]
+    loader.py DATABASE [replace] [unnamed]
+
+``unnamed``: without a job id, for a writer that is to come.
 
 Lines: ``committing`` before it commits · ``committed`` before it learns of it. After each it waits for a line.
 """
@@ -55,7 +57,14 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     with patch.object(slate.IngestJob, "commit", commit):
-        bulk_load(frame(spark), sys.argv[1], job_id=JOB, replace="replace" in sys.argv[2:])
+        unnamed = "unnamed" in sys.argv[2:]
+        bulk_load(
+            frame(spark),
+            sys.argv[1],
+            job_id=None if unnamed else JOB,
+            mode="ingest" if unnamed else "auto",
+            replace="replace" in sys.argv[2:],
+        )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ async def fill(path: Path, rows: int, sources: int, sst_bytes: int) -> None:
     for source in range(sources):
         async with slate.open_ingest(path, job_id=f"source {source}", settings=settings, create=True) as job:
             await job.write(of(source))
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
 
 
 async def count(path: Path) -> int:

@@ -33,9 +33,9 @@ async def load(df: DataFrame, path: Path | str, **more: Any) -> slate.IngestInfo
     return await asyncio.to_thread(partial(slate_spark.bulk_load, df, str(path), **more))
 
 
-async def made(path: Path) -> None:
+async def made(path: Path, key: bytes = b"before") -> None:
     async with slate.open(path, settings=SETTINGS) as db:
-        await db.put(b"before", b"1")
+        await db.put(key, b"1")
 
 
 async def contents(path: Path | str) -> Rows:
@@ -108,7 +108,7 @@ async def test_without_a_writer_it_waits_or_takes_over(
     await made(tmp_path)
     df = small(spark, [("a", "1"), ("b", "2")])
     with pytest.raises(slate.IngestPendingError, match="exclusive"):
-        await load(df, tmp_path, job_id="one", timeout=0.1)
+        await load(df, tmp_path, job_id="one", mode="ingest", timeout=0.1)
     assert (await load(df, tmp_path, job_id="one", wait=False)).state == "pending"
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "applied"
@@ -233,7 +233,7 @@ async def test_a_driver_that_fails_ends_no_job_that_has_a_name(spark: SparkSessi
         with pytest.raises(slate.InvalidError, match="keys are distinct"):
             await load(small(spark, [("a", "1"), ("a", "2")]), tmp_path, job_id="load")
         assert len(told) == 1
-        assert (await other.commit(exclusive=True)).state == "applied"
+        assert (await other.commit(mode="exclusive")).state == "applied"
     again = await load(small(spark, [("a", "2")]), tmp_path, job_id="load")
     assert (again.state, again.rows) == ("applied", 1)
     assert await contents(tmp_path) == [(b"a", b"1"), (b"before", b"1")]

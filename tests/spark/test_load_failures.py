@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -68,6 +69,37 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
         assert (await contents(place.path) == after) is True
 
 
+async def test_what_a_killed_driver_committed_without_a_name_is_not_applied_later(tmp_path: Path) -> None:
+    """Between its commit and its application; the writer comes when the lease is over."""
+    path = str(tmp_path / "db")
+    async with slate.open(path) as db:
+        for key, value in OLD:
+            await db.put(key, value)
+    variables = {**os.environ, "SLATE_INGEST_LEASE_MS": "200"}
+    driving = ChildProcess(["-m", "tests.spark.loader", path, "replace", "unnamed"], env=variables)
+    async with driving as driver, asyncio.timeout(LIMIT_S):
+        await driver.wait_for_line("committing", timeout=LIMIT_S)
+        await driver.send("go on")
+        await until_state(path, "pending")
+        os.kill(driver.pid, signal.SIGKILL)
+        assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
+    await asyncio.sleep(1)
+    async with slate.open(path, settings=slate.Settings(gc_clock_skew_ms=0)) as db:
+        await db.put(b"later", b"1")
+        await db.confirm()
+        assert [row async for row in db.scan()] == [*OLD, (b"later", b"1")]
+    assert [(job.state, job.rows) for job in await jobs(path)] == [("expired", 0)]
+    await collect(path)
+    assert [stored for stored in await objects(path) if not stored.named] == []
+
+
+async def until_state(path: str, state: str) -> None:
+    while True:
+        if (await jobs(path))[0].state == state:
+            return
+        await asyncio.sleep(0.02)
+
+
 async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> None:
     """Run the driver until that step of its commit, and kill it. Returns when what it committed is applied."""
     put = asyncio.Event()
@@ -87,18 +119,11 @@ async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> Non
                 await driver.send("go on")
                 await put.wait()
             if moment == "answer on its way":
-                await until_applied(place)
+                await until_state(place.path, "applied")
             if moment == "after":
                 await driver.wait_for_line("committed", timeout=LIMIT_S)
             os.kill(driver.pid, signal.SIGKILL)
             assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
-
-
-async def until_applied(place: Place) -> None:
-    while True:
-        if (await jobs(place.path))[0].state == "applied":
-            return
-        await asyncio.sleep(0.02)
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(

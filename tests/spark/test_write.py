@@ -67,6 +67,47 @@ async def test_a_frame_takes_the_place_of_what_is_there(spark: SparkSession, tmp
     assert {job.state for job in await jobs(tmp_path)} == {"applied"}
 
 
+async def test_without_a_writer_nothing_needs_a_flag(spark: SparkSession, tmp_path: Path) -> None:
+    """A load into a new path, then saves in place of it and beside it, twice each; nobody has the database open."""
+    frame = some(spark, 300, "1").drop("id")
+    for _ in range(2):
+        assert (await load(frame, tmp_path)).state == "applied"
+    for value in ("2", "3"):
+        some(spark, 100, value).drop("id").repartitionByRange(2, "key").write.format("slate").mode("overwrite").save(
+            str(tmp_path)
+        )
+        small(spark, [("z", value)]).write.format("slate").mode("append").save(str(tmp_path))
+    expected = [*((b"%05d" % number, b"3") for number in range(100)), (b"z", b"3")]
+    assert (await contents(tmp_path) == expected) is True
+    assert {job.state for job in await jobs(tmp_path)} == {"applied"}
+
+
+async def test_a_save_that_raised_is_never_applied_later(spark: SparkSession, tmp_path: Path) -> None:
+    await made(tmp_path)
+    rows = small(spark, [("a", "never")]).write.format("slate").options(ingestMode="ingest", timeout="0.1")
+    for mode in ("overwrite", "append"):
+        with pytest.raises(PySparkException, match="was aborted, and none of its rows is there"):
+            rows.mode(mode).save(str(tmp_path))
+    with pytest.raises(slate.UnavailableError, match="was aborted, and none of its rows is there") as error:
+        await load(small(spark, [("a", "never")]), tmp_path, mode="ingest", timeout=0.1)
+    assert error.value.outcome == "not_applied"
+    assert {job.state for job in await jobs(tmp_path)} == {"aborted"}
+    await made(tmp_path, b"after")
+    assert [key for key, _ in await contents(tmp_path)] == [b"after", b"before"]
+
+
+async def test_an_exclusive_overwrite_waits_for_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    """What its caller named is applied first, in order."""
+    await made(tmp_path)
+    for number in range(2):
+        await load(small(spark, [("n", str(number))]), tmp_path, job_id=f"named {number}", wait=False, mode="ingest")
+    save(small(spark, [("a", "1")]), tmp_path, "overwrite")
+    assert await contents(tmp_path) == [(b"a", b"1")]
+    named = [job for job in await jobs(tmp_path) if job.job_id.startswith("named")]
+    assert [(job.job_id, job.state) for job in named] == [("named 1", "applied"), ("named 0", "applied")]
+    assert named[0].seq > named[1].seq
+
+
 async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_path: Path) -> None:
     """What the writer puts first while the tasks work stays; everything older is deleted, also in the feed."""
     async with slate.open(tmp_path, settings=SETTINGS) as db:

@@ -45,7 +45,7 @@ def _removed(before: Iterable[object], after: Iterable[object]) -> bool:
 
 def ended(state: ManifestState, before_ms: int) -> bool:
     """Whether something in ``state`` expired before then: it goes with the next round."""
-    jobs = (ingest.expire_ms for ingest in state.ingests if not ingest.pending)
+    jobs = (ingest.expire_ms for ingest in state.ingests if ingest.leased or not ingest.pending)
     return any(checkpoint.expired(before_ms) for checkpoint in state.checkpoints) or any(
         expire_ms <= before_ms for expire_ms in jobs
     )

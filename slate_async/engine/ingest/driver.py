@@ -8,66 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Protocol
 
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.ingest import manage
+from slate_async.engine.ingest.ending import Ending
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import IngestOptions, poll_s
 from slate_async.engine.ingest.replacement import OpenOld
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
+from slate_async.engine.ingest.takeover import JobWriter, OwnWriter
+from slate_async.engine.ingest.watch import IngestMode, WriterWatch
 from slate_async.errors import ConflictError, FencedError, SlateError, UnavailableError
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.ingests import RenewIngest
-from slate_async.storage.manifest.edits.writer import has_writer
+from slate_async.storage.manifest.edits.ingests import RenewIngest, RenewLease
 from slate_async.types import RowLimits
 
 logger = logging.getLogger(__name__)
+SHOWN_S = 30.0
+"""A writer that applied an ingest shows it with its next commit."""
 RENEWALS = 3
-"""An open job is renewed so often in its lifetime."""
-
-
-class WriterStatus(Protocol):
-    """What a driver that has become the writer looks at."""
-
-    @property
-    def state(self) -> str:
-        """``"open"`` while it can go on."""
-
-    @property
-    def epoch(self) -> int:
-        """Its writer epoch."""
-
-    @property
-    def last_seq(self) -> int:
-        """The highest sequence number that is given."""
-
-    @property
-    def l0_stall(self) -> str | None:
-        """Why it waits for compaction, if it does."""
-
-
-class JobWriter(Protocol):
-    """A database that is open as its writer."""
-
-    def status(self) -> WriterStatus:
-        """See `WriterStatus`."""
-
-    def compact(self) -> Awaitable[int]:
-        """Compact what is due."""
-
-
-class OpenWriter(Protocol):
-    """Opens the job's database as its writer; ``if_free``: only if no other process has."""
-
-    def __call__(self, *, if_free: bool) -> AbstractAsyncContextManager[JobWriter]: ...
+"""An open job is renewed so often in its lifetime, and what is committed of a leased one in its lease."""
 
 
 class JobDriver:
@@ -85,7 +53,7 @@ class JobDriver:
         options: IngestOptions,
         guard: LoopGuard,
         *,
-        writer: OpenWriter,
+        own: OwnWriter,
         old: OpenOld,
     ) -> None:
         self._context = context
@@ -95,7 +63,9 @@ class JobDriver:
         self._driver = driver
         self._guard = guard
         self._lifetime_ms = options.lifetime_ms
-        self._writer = writer
+        self._mode = options.mode
+        self._leased = options.leased
+        self._own = own
         self._old = old
         self._poll_s = poll_s(context.settings)
         self._committed = spec is None
@@ -120,18 +90,59 @@ class JobDriver:
         *,
         wait: bool,
         timeout_s: float,
-        exclusive: bool,
+        mode: IngestMode | None,
     ) -> IngestInfo:
         """See `IngestJob.commit`."""
+        chosen = self._mode if mode is None else mode
+        if not self._leased or batch is not None:
+            return await self._commit_and_wait(results, batch, None, wait=wait, timeout_s=timeout_s, mode=chosen)
+        lease_ms = self._context.settings.ingest_lease_ms if wait else None
+        try:
+            async with self._lease_renewed(lease_ms):
+                return await self._commit_and_wait(
+                    results, batch, lease_ms, wait=wait, timeout_s=timeout_s, mode=chosen
+                )
+        except (Exception, asyncio.CancelledError) as error:
+            ending = Ending(self._name, self._driver, self._clock, self.job_id)
+            await run_to_completion(ending.run())
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            info = ending.check(error)
+        return await self._until_shown(info, max(timeout_s, SHOWN_S))
+
+    async def _until_shown(self, info: IngestInfo, timeout_s: float) -> IngestInfo:
+        """It came in before its abort; the writer that applied it may have to show it yet."""
+        try:
+            return await self.until_applied(timeout_s)
+        except SlateError as error:
+            raise manage.IngestPendingError(
+                f"ingest {info.job_id!r} was applied under sequence number {info.seq}. No writer has said yet that its"
+                f" own reads show it: {error}",
+                info,
+            ) from error
+
+    async def _commit_and_wait(
+        self,
+        results: list[IngestedSst],
+        batch: manage.StreamBatch | None,
+        lease_ms: int | None,
+        *,
+        wait: bool,
+        timeout_s: float,
+        mode: IngestMode,
+    ) -> IngestInfo:
+        exclusive = mode == "exclusive"
         replaced = await self._replaced(results)
         if replaced is not None and exclusive:
-            return await self._as_writer(timeout_s, first=partial(self._commit_alone, results, replaced, batch))
-        info = await self._commit(results, replaced, batch)
+            return await self._as_writer(
+                timeout_s, first=partial(self._commit_alone, results, replaced, batch, lease_ms)
+            )
+        info = await self._commit(results, replaced, batch, lease_ms)
         if not info.done and exclusive:
             return await self._as_writer(timeout_s)
-        if not info.done and wait and self.spec is not None and self.spec.writer_epoch == 0:
-            return await self._among_first(timeout_s)
-        return await self.until_applied(timeout_s) if wait else info
+        if not wait:
+            return info
+        return await self._with_or_as_writer(timeout_s) if mode == "auto" else await self.until_applied(timeout_s)
 
     async def until_applied(self, timeout_s: float) -> IngestInfo:
         """Wait until what was committed is in the database. Raises as `IngestJob.commit` does."""
@@ -167,11 +178,39 @@ class JobDriver:
                 logger.warning("%s: ingest %s is not renewed any more: %s", self._name, self.job_id, error)
                 return
 
+    @asynccontextmanager
+    async def _lease_renewed(self, lease_ms: int | None) -> AsyncGenerator[None, None]:
+        """Inside the block nobody lets the lease of what is committed end, as long as this process lives."""
+        if lease_ms is None:
+            yield
+            return
+        renewing = self._supervisor.spawn("renew lease", self._renew_lease(lease_ms), critical=False)
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+
+    async def _renew_lease(self, lease_ms: int) -> None:
+        while True:
+            await self._clock.sleep(lease_ms / 1000 / RENEWALS)
+            if self.spec is None or not self._committed:
+                continue
+            until_ms = self._clock.now_ms() + lease_ms
+            try:
+                await self._driver.commit(RenewLease(self.job_id, self.spec.base_version, until_ms))
+            except UnavailableError as error:
+                logger.warning("%s: the lease of ingest %s could not be renewed: %s", self._name, self.job_id, error)
+            except ConflictError as error:
+                logger.warning("%s: %s", self._name, error)
+                return
+
     async def _commit(
         self,
         results: list[IngestedSst],
         replaced: Replaced | None,
         batch: manage.StreamBatch | None,
+        lease_ms: int | None,
         *,
         alone: tuple[int, int] | None = None,
     ) -> IngestInfo:
@@ -180,7 +219,7 @@ class JobDriver:
         else:
             await manage.check_there(self._driver, self._context.store, self.job_id, results)
             made = [*self.written, *results, *(replaced.deletes if replaced is not None else ())]
-            info = await manage.commit(self._driver, self._clock, self.spec, made, batch, alone)
+            info = await manage.commit(self._driver, self._clock, self.spec, made, batch, alone, lease_ms)
         self._committed = True
         manage.check_same(info, batch)
         return info
@@ -212,7 +251,12 @@ class JobDriver:
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
     async def _commit_alone(
-        self, results: list[IngestedSst], replaced: Replaced, batch: manage.StreamBatch | None, db: JobWriter
+        self,
+        results: list[IngestedSst],
+        replaced: Replaced,
+        batch: manage.StreamBatch | None,
+        lease_ms: int | None,
+        db: JobWriter,
     ) -> None:
         """Commit, unless something was written since the job began: then it can no longer be committed so, and it is
         aborted, so that it may begin anew."""
@@ -223,31 +267,34 @@ class JobDriver:
                 raise ConflictError(
                     f"ingest {self.job_id!r} replaces all rows as of sequence number {replaced.seq}, but the database"
                     f" is at {newest} now. The ingest was aborted: begin it again, or commit it without"
-                    " exclusive=True, which keeps rows that were put meanwhile",
+                    " mode='exclusive', which keeps rows that were put meanwhile",
                     outcome="not_applied",
                 )
-            await self._commit(results, replaced, batch, alone=(db.status().epoch, replaced.seq))
+            await self._commit(results, replaced, batch, lease_ms, alone=(db.status().epoch, replaced.seq))
         except ConflictError:
             with suppress(SlateError):
                 await self.abort(unless_committed=True)
             raise
 
-    async def _among_first(self, timeout_s: float) -> IngestInfo:
-        """No writer had ever opened the database when the job began, so perhaps none will apply it. Drivers of several
-        first jobs take turns as the writer, because each of them may become the writer before it has seen this job."""
-        deadline = self._clock.monotonic() + timeout_s
+    async def _with_or_as_writer(self, timeout_s: float) -> IngestInfo:
+        """Wait for a writer that lives; without one, become it. Several drivers may do so at once: one that was the
+        writer may have closed before it saw this job, so all take turns. A writer that is silent is watched until it is
+        known to have died, however short ``timeout_s`` is."""
+        watch, began = WriterWatch(self._context, self._driver, self._poll_s), self._clock.monotonic()
         while True:
-            left_s = max(0.0, deadline - self._clock.monotonic())
-            if not has_writer(await self._driver.existing(self._name)):
+            life = await watch.look()
+            if life.free:
+                dead = watch.token if life.state == "dead" else None
                 try:
-                    return await self._in_a_writer(left_s, if_free=True)
+                    return await self._in_a_writer(timeout_s, if_free=dead is None, instead_of=dead)
                 except FencedError as fenced:
                     logger.info("%s: ingest %s: another writer was quicker: %s", self._name, self.job_id, fenced)
+            left_s = began + max(timeout_s, watch.silence_s(life)) - self._clock.monotonic()
             try:
-                return await self.until_applied(min(left_s, self._poll_s))
-            except manage.IngestPendingError:
-                if left_s <= self._poll_s:
-                    raise
+                return await self.until_applied(max(0.0, min(left_s, watch.pause_s)))
+            except manage.IngestPendingError as pending:
+                if left_s <= watch.pause_s:
+                    raise manage.still_pending(pending.info, timeout_s) from None
 
     async def _as_writer(
         self, timeout_s: float, *, first: Callable[[JobWriter], Awaitable[None]] | None = None
@@ -263,32 +310,19 @@ class JobDriver:
             return await self.until_applied(timeout_s)
 
     async def _in_a_writer(
-        self, timeout_s: float, *, if_free: bool = False, first: Callable[[JobWriter], Awaitable[None]] | None = None
+        self,
+        timeout_s: float,
+        *,
+        if_free: bool = False,
+        instead_of: str | None = None,
+        first: Callable[[JobWriter], Awaitable[None]] | None = None,
     ) -> IngestInfo:
-        async with self._writer(if_free=if_free) as db:
+        async def work(db: JobWriter) -> IngestInfo:
             if first is not None:
                 await first(db)
-            room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
-            try:
-                return await self.until_applied(timeout_s)
-            finally:
-                room.cancel()
-                await asyncio.wait([room])
+            return await self.until_applied(timeout_s)
 
-    async def _make_room(self, db: JobWriter) -> None:
-        """Compact if L0 is full, because no compactor may be running; else leave that to the compactor."""
-        while db.status().state == "open":
-            if db.status().l0_stall is not None:
-                try:
-                    await db.compact()
-                except SlateError as error:
-                    logger.warning(
-                        "%s: L0 is full, and compacting for ingest %s failed, trying again: %s",
-                        self._name,
-                        self.job_id,
-                        error,
-                    )
-            await self._clock.sleep(self._poll_s)
+        return await self._own.for_as_long_as(work, if_free=if_free, instead_of=instead_of)
 
 
 async def write_job_ssts(

@@ -51,7 +51,7 @@ class IngestInfo:
     rows, deletes, ssts, size: puts, deletes, SSTs and their bytes: of what is committed, later of what was applied
     seq: the sequence number of all its rows, once applied; 0 if it had none
     since_ms: wall clock: when it began, or ended
-    expire_ms: of a registered one, when it ends unless renewed
+    expire_ms: of one that is registered, or leased and pending, when it ends unless renewed
     app_id, batch_id: the batch of a stream that it is, if it is one
     """
 
@@ -108,7 +108,7 @@ def _of_job(job: Ingest) -> IngestInfo:
         deletes=sum(sst.tombstones for sst in job.ssts),
         ssts=len(job.ssts),
         size=sum(sst.size for sst in job.ssts),
-        expire_ms=None if job.pending else job.expire_ms,
+        expire_ms=job.expire_ms if job.leased or not job.pending else None,
         app_id=job.app_id,
         batch_id=None if job.app_id is None else job.batch_id,
     )
@@ -156,16 +156,20 @@ async def register(
     job_id: str,
     lifetime_ms: int,
     replaced: LogExtent | None = None,
+    *,
+    leased: bool = False,
 ) -> IngestSpec | None:
     """Begin the job, or go on with it; what its tasks must know: ``None`` if it has ended already, with effect.
 
     replaced: of one that replaces what is there: how far the log goes that is part of it
+    leased: it is to end with its driver
 
-    Raises `InvalidError`, `UnavailableError`; `ConflictError` if it replaces, and others wait to be applied."""
+    Raises `InvalidError`, `UnavailableError`; `OthersWaitError` if it replaces, and others wait to be applied;
+    `ConflictError` if it was leased and has ended."""
     now_ms = runtime.clock.now_ms()
     end_ms = now_ms + lifetime_ms
     base = None if replaced is None else _base(runtime, now_ms, end_ms, replaced)
-    state = await driver.commit(RegisterIngest(job_id, now_ms, end_ms, base))
+    state = await driver.commit(RegisterIngest(job_id, now_ms, end_ms, base, leased))
     job = find_ingest(state, job_id)
     if job is None:
         return None
@@ -196,17 +200,21 @@ async def commit(
     ssts: Sequence[IngestedSst],
     batch: StreamBatch | None = None,
     alone: tuple[int, int] | None = None,
+    lease_ms: int | None = None,
 ) -> IngestInfo:
     """Let ``ssts``, of all tasks, wait for a writer. Idempotent: asked again, the first one's answer stands.
 
     alone: the epoch of this driver as the only writer, and the sequence number of what the job replaces, if nothing
     may have come in since
+    lease_ms: of a leased job: how long it waits to be applied unless it is renewed; ``None``: for ever
 
     Raises `ConflictError` (the job has ended, or was begun anew), `InvalidError` (SSTs that overlap, or are not the
     job's), `UnavailableError` (outcome unknown: ask again)."""
     named = None if batch is None else Batch(*batch)
     refs = references(spec, ssts)
-    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, clock.now_ms(), named, alone)
+    now_ms = clock.now_ms()
+    until_ms = None if lease_ms is None else now_ms + lease_ms
+    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, now_ms, named, alone, until_ms)
     return _known(await driver.commit(edit), spec.job_id)
 
 
@@ -302,19 +310,31 @@ async def until_applied(
         if found.done and not waits:
             return found
         if not waits:
-            raise ConflictError(f"ingest {job_id!r} is {found.state}, not committed", outcome="not_applied")
+            raise ConflictError(
+                f"ingest {job_id!r} is {found.state}, not committed{_why(found)}", outcome="not_applied"
+            )
         left = deadline - clock.monotonic()
         if left <= 0:
-            raise IngestPendingError(
-                f"ingest {job_id!r} is committed, and no writer has applied it within {timeout_s:g} s. It stays: a"
-                " writer applies it soon after it opens the database. To do it at once, ask again, by the same job id,"
-                " exclusively (commit with exclusive=True, bulk_load with mode='exclusive', a save with option"
-                " ingestMode='exclusive', slate ingest with --exclusive), which fences a writer that lives; or abort"
-                " it",
-                found,
-            )
+            raise still_pending(found, timeout_s)
         await clock.sleep(min(left, pause_s))
         pause_s = min(2 * pause_s, poll_s)
+
+
+def still_pending(info: IngestInfo, timeout_s: float) -> IngestPendingError:
+    """The error of a caller who has waited for so long."""
+    return IngestPendingError(
+        f"ingest {info.job_id!r} is committed, and no writer has applied it within {timeout_s:g} s. It stays: a writer"
+        " applies it soon after it opens the database. To do it at once, ask again, by the same job id, in mode"
+        " 'exclusive' (commit with mode='exclusive', bulk_load with mode='exclusive', a save with option"
+        " ingestMode='exclusive', slate ingest with --exclusive), which fences a writer that lives; or abort it",
+        info,
+    )
+
+
+def _why(info: IngestInfo) -> str:
+    if info.state != "expired":
+        return ""
+    return ": nobody renewed it in time, by the clock of the process that ended it (allowed skew: gc_clock_skew_ms)"
 
 
 def _batch_is_in(state: ManifestState, info: IngestInfo) -> bool:

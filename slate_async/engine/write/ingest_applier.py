@@ -32,10 +32,11 @@ from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.log.reader import READS_IN_PARALLEL
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.ingests import ApplyIngests, ShowIngests, pending_ingests, unreported_ingests
+from slate_async.storage.manifest.edits.apply_ingests import ApplyIngests, ShowIngests
+from slate_async.storage.manifest.edits.ingests import pending_ingests, unreported_ingests
 from slate_async.storage.manifest.edits.logged import LogIntoL0
 from slate_async.storage.manifest.edits.writer import AddL0
-from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.manifest.state import EXPIRED, SstRef
 from slate_async.storage.sst.reference import stored_sst_ref
 
 logger = logging.getLogger(__name__)
@@ -61,12 +62,14 @@ class IngestStats:
     """Counters of one writer."""
 
     applied: int = 0
+    expired: int = 0
     rows: int = 0
     paused_seconds: float = 0.0
 
 
 class IngestApplier:
-    """One task. ``pressure`` lets it wait until L0 may have one more source."""
+    """One task. ``pressure`` lets it wait until L0 may have one more source; ``skew_ms``: how far clocks of drivers may
+    be behind this writer's."""
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class IngestApplier:
         driver: ManifestDriver,
         pressure: L0Pressure,
         clock: Clock,
+        skew_ms: int,
     ) -> None:
         self._state = state
         self._memtables = state.memtables
@@ -89,6 +93,7 @@ class IngestApplier:
         self._driver = driver
         self._pressure = pressure
         self._clock = clock
+        self._skew_ms = skew_ms
         self._wake = asyncio.Event()
         self._opening = ExitStack()
         self._paused = False
@@ -188,7 +193,12 @@ class IngestApplier:
     def _edit(self) -> ApplyIngests:
         ids = tuple(ingest.id for ingest in pending_ingests(self._state.manifest))
         return ApplyIngests(
-            self._state.epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._state.epoch
+            self._state.epoch,
+            ids,
+            self._sequencer.last_seq + 1,
+            self._sequencer.tick(),
+            log_floor=self._state.epoch,
+            judged_ms=self._clock.now_ms() - self._skew_ms,
         )
 
     async def _commit(self, edit: ApplyIngests, *, log: bool = False) -> None:
@@ -209,6 +219,9 @@ class IngestApplier:
 
     def _count(self, edit: ApplyIngests, before: int) -> None:
         for record in self._state.manifest.ingest_records:
+            if record.id in edit.ids and record.outcome == EXPIRED:
+                self.stats.expired += 1
+                logger.warning("ingest %s was not applied: its driver has not renewed its lease", record.id)
             if record.id in edit.ids and record.seq > before:
                 self.stats.applied += 1
                 self.stats.rows += record.rows

@@ -146,6 +146,7 @@ class Writer:
             driver=driver,
             pressure=self.pressure,
             clock=runtime.clock,
+            skew_ms=settings.gc_clock_skew_ms,
         )
         self._connect()
 

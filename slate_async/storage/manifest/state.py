@@ -29,6 +29,8 @@ THIS_VERSION = VersionRef(0, "")
 """In an edit's result: the version that the commit will make."""
 MARKER_FEATURE = "marker"
 """Required feature of a database whose metadata is kept elsewhere than its objects: a marker proves the place."""
+LEASE_FEATURE = "ingest_leases"
+"""Required feature of a database that has had a pending ingest with a lease: others would apply it at any time."""
 
 
 class SstRef(msgspec.Struct, frozen=True, gc=False):
@@ -233,10 +235,11 @@ class Ingest:
 
     id: the job's, chosen by the caller
     base_version: its SSTs are named by it; until they are committed it holds ``sst_floor`` down
-    begun_ms, expire_ms: wall clock; a job that is only registered ends at ``expire_ms`` unless it is renewed
+    begun_ms, expire_ms: wall clock; a job that is registered, or leased, ends at ``expire_ms`` unless it is renewed
     pending: its ``ssts``, in key order with disjoint key ranges, are committed and wait to be applied
     app_id, batch_id, query_id: the batch of a stream that it is, if it is one; which query counts those, if one does
     replaces: the checkpoint of what it replaces, if it does; it is there until the job is committed, or ends
+    leased: it ends with its driver: nobody else knows its name; ``None``: no, or its driver left it pending
     """
 
     id: str
@@ -249,6 +252,7 @@ class Ingest:
     batch_id: int = 0
     replaces: UUID | None = None
     query_id: str | None = None
+    leased: bool | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
@@ -276,6 +280,7 @@ class IngestRecord:
     shown: of one that was applied: the writer's own reads see it, so it may be reported
     replacing: it was to replace what was there; ``None``: no
     deletes, ssts, size: of what was applied: rows that are deletes, SSTs and their bytes; ``None`` if nothing was
+    leased: it ended with its driver, and never begins anew; ``None``: no
     """
 
     id: str
@@ -290,6 +295,7 @@ class IngestRecord:
     deletes: int | None = None
     ssts: int | None = None
     size: int | None = None
+    leased: bool | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property
@@ -434,14 +440,6 @@ MONOTONE = (
 )
 OF_ONE_LIFE = ("history_floor", "expiry_floor_ms", "marked")
 """Those of `MONOTONE` that a recreated database begins anew."""
-
-
-def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestState:
-    """``contents``, which come of another database's state, with what proves the place of ``state``."""
-    features = [feature for feature in contents.required_features if feature != MARKER_FEATURE]
-    if state.has_marker:
-        features.append(MARKER_FEATURE)
-    return replace(contents, store_id=state.store_id, marked=state.marked, required_features=tuple(features))
 
 
 def of_one_ingest(newer: SstRef, older: SstRef) -> bool:

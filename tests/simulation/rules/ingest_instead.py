@@ -1,4 +1,4 @@
-"""What stands in for a part of rule 30 that is switched off."""
+"""What stands in for a part of rules 30 and 31 that is switched off."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
 from slate_async.codec.columns import Columns
+from slate_async.engine.ingest.ending import Ending
+from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.replacement import Gap
 from slate_async.engine.ingest.spec import IngestedSst
 from slate_async.engine.write.sequencer import Sequencer
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.manifest.edits import ingests
+from slate_async.storage.manifest.edits import apply_ingests
+from slate_async.storage.manifest.edits.apply_ingests import ApplyIngests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.ingests import ApplyIngests, find_ingest
+from slate_async.storage.manifest.edits.ingests import find_ingest
 from slate_async.storage.manifest.edits.protocol import check_writer
 from slate_async.storage.manifest.edits.writer import pinned
 from slate_async.storage.manifest.state import ManifestState
@@ -33,7 +36,7 @@ def under_the_last_number(self: ApplyIngests, state: ManifestState) -> ManifestS
     if self.log is not None:
         state = self._with_log(state, self.log)
     for job in jobs:
-        state = ingests._applied(state, job, max(1, state.last_seq), self.now_ms)
+        state = apply_ingests._applied(state, job, max(1, state.last_seq), self.now_ms)
     return state if self.pin is None else pinned(state, self.pin)
 
 
@@ -55,6 +58,11 @@ def nothing_pending(state: ManifestState) -> frozenset[str]:
 def no_batch(state: ManifestState, app_id: str) -> int | None:
     """No batch of any stream was ever there."""
     return None
+
+
+async def taken_for_aborted(self: Ending) -> None:
+    """Nothing is committed, and the job is said to have been aborted."""
+    self._info = IngestInfo(self._job_id, "aborted", 0)
 
 
 def base_without_log(runtime: Runtime, now_ms: int, end_ms: int, extent: LogExtent) -> CreateCheckpoint:

@@ -1,4 +1,4 @@
-"""Switches of rule 30: what bulk ingests beside a live writer rest on."""
+"""Switches of rules 30 and 31: what bulk ingests beside a live writer rest on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from slate_async.engine.follow import follower as following
 from slate_async.engine.gc import reachable
 from slate_async.engine.ingest import manage, sst_writer
+from slate_async.engine.ingest.ending import Ending
 from slate_async.engine.write.sequencer import Sequencer
 from slate_async.storage.manifest import driver
-from slate_async.storage.manifest.edits import ingests
-from slate_async.storage.manifest.edits.ingests import ApplyIngests
+from slate_async.storage.manifest.edits import apply_ingests, ingests
+from slate_async.storage.manifest.edits.apply_ingests import ApplyIngests
 from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import follower
+from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 
@@ -81,6 +83,22 @@ INGEST_SWITCHES: Sequence[Switch] = (
         (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
         {**_INGESTED, "faults": 1.5},
         within=150,
+    ),
+    Switch(
+        "31-lease",
+        "31",
+        "a writer applies what is pending, whether its lease has ended or not",
+        (Patch(apply_ingests, "lease_ended", instead.never),),
+        within=10,
+        stage=LEASE_SCRIPTS[0],
+    ),
+    Switch(
+        "31-abort",
+        "31",
+        "the error of a commit leaves the call before its job is aborted",
+        (Patch(Ending, "run", ingest_instead.taken_for_aborted),),
+        within=40,
+        stage=LEASES[0],
     ),
     Switch(
         "22-replaced",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+import slate_async as engine
+from tests.engine import abandon
 from tests.unit.cli.conftest import Run
 
 ROWS = pa.table(
@@ -22,6 +25,15 @@ ROWS = pa.table(
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.upper().startswith("SLATE_")]:
         monkeypatch.delenv(name)
+
+
+def die_as_writer(path: str) -> None:
+    """Open the database to write, and leave it so."""
+
+    async def die() -> None:
+        await abandon(await engine.open(path))
+
+    asyncio.run(die())
 
 
 @pytest.fixture
@@ -42,10 +54,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert [job["state"] for job in slate("list-ingests", **as_json).objects] == ["aborted"]
     [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **as_json).objects
     assert (waiting["job_id"], waiting["state"], waiting["rows"], waiting["deletes"]) == ("nightly", "pending", 2, 1)
-    late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
-    assert late.code != 0
-    assert "exclusive" in late.err
-    [done] = slate("ingest", str(file), "--sort", "--job", "nightly", "--exclusive", **as_json).objects
+    [done] = slate("ingest", str(file), "--sort", "--job", "nightly", **as_json).objects
     assert done["state"] == "applied"
     assert slate("scan", path=path).out.splitlines() == ["b\t1", "c\t3"]
     listed = slate("list-ingests", **as_json).objects
@@ -89,9 +98,21 @@ def test_what_was_applied_is_not_aborted(slate: Run, path: str, tmp_path: Path) 
     assert told == {"error": "ConflictError", "message": expected, "outcome": "not_applied", "exit_code": 5}
 
 
+def test_without_a_writer_the_command_becomes_it(slate: Run, path: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(ROWS.sort_by("key"), file)
+    for _ in range(2):
+        [done] = slate("ingest", str(file), path=path, options=("--json",)).objects
+        assert (done["state"], done["rows"]) == ("applied", 2)
+
+
 def test_what_no_writer_applies_in_time_waits(slate: Run, path: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     pq.write_table(ROWS.sort_by("key"), file)
+    die_as_writer(path)
+    unnamed = slate("ingest", str(file), "--timeout", "1ms", path=path, options=("--json",))
+    told = json.loads(unnamed.err)
+    assert (told["error"], told["outcome"], unnamed.code) == ("UnavailableError", "not_applied", 3)
     late = slate("ingest", str(file), "--job", "nightly", "--timeout", "1ms", path=path)
     assert late.code == 7
     assert "--job nightly --exclusive" in late.err

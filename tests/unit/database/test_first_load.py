@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.engine.ingest import driver as ingesting
 from slate_async.objectstore.memory import MemoryStore
+from slate_async.storage.liveness import observer
 from tests.engine import KINDS, abandon, memory_store, on, open_db, runtime
 from tests.unit.database.test_ingest import NAME, open_job, table
 
@@ -56,7 +56,7 @@ async def test_a_writer_that_died_first_is_not_fenced_either(store: MemoryStore)
         await job.write([table({"a": "1"})])
         with pytest.raises(slate.IngestPendingError):
             await job.commit(timeout=0.05)
-        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
 
 
 async def test_a_writer_that_came_first_is_not_fenced(store: MemoryStore) -> None:
@@ -76,7 +76,7 @@ async def test_a_writer_that_opens_at_the_same_time_is_not_fenced(
     async with open_job(store, create=True) as job:
         await job.write([table({"a": "1"})])
 
-        monkeypatch.setattr(ingesting, "has_writer", lambda state: False)
+        monkeypatch.setattr(observer, "has_writer", lambda state: False)
         async with open_db(store) as db:
             with pytest.raises(slate.IngestPendingError):
                 await job.commit(timeout=0.05)

@@ -13,7 +13,8 @@ import slate_async as slate
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.manifest.edits.ingests import CommitIngest, ShowIngests
+from slate_async.storage.manifest.edits.apply_ingests import ShowIngests
+from slate_async.storage.manifest.edits.ingests import CommitIngest
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import (
     CONTIGUOUS,
@@ -34,7 +35,7 @@ def table(rows: dict[str, str]) -> pa.Table:
     return pa.table({"key": list(rows), "value": list(rows.values())})
 
 
-def open_job(store: ObjectStore, job_id: str = "job", **more: Any) -> Any:
+def open_job(store: ObjectStore, job_id: str | None = "job", **more: Any) -> Any:
     settings = slate.Settings(manifest_poll_interval_ms=10, **more.pop("settings", {}))
     return on(more.pop("run", None) or runtime()).open_ingest(
         store, job_id=job_id, name=NAME, settings=settings, **more
@@ -197,12 +198,12 @@ async def test_what_tasks_wrote_somewhere_else_is_not_committed(store: MemorySto
 
 async def test_without_a_writer_it_waits_and_says_what_to_do(store: MemoryStore) -> None:
     await (await open_db(store)).close()
-    async with open_job(store) as job:
+    async with open_job(store, mode="ingest") as job:
         await job.write([table({"a": "1"})])
-        with pytest.raises(slate.IngestPendingError, match="exclusive=True") as late:
+        with pytest.raises(slate.IngestPendingError, match="mode='exclusive'") as late:
             await job.commit(timeout=0.05)
         assert (late.value.info.state, late.value.outcome) == ("pending", "unknown")
-        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
     async with open_db(store) as db:
         assert await db.get(b"a") == b"1"
 
@@ -211,7 +212,7 @@ async def test_exclusive_fences_the_live_writer(store: MemoryStore) -> None:
     db = await open_db(store)
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])
-        assert (await job.commit(exclusive=True)).done
+        assert (await job.commit(mode="exclusive")).done
     with pytest.raises(slate.FencedError):
         await db.put(b"a", b"2")
     await db.close()
@@ -224,7 +225,7 @@ async def test_drivers_that_fence_one_another_all_get_their_answer(store: Memory
     async def load(number: int) -> str:
         async with open_job(store, f"job {number}") as job:
             await job.write([table({f"{number}": "x"})])
-            return str((await job.commit(exclusive=True)).state)
+            return str((await job.commit(mode="exclusive")).state)
 
     assert await asyncio.gather(*map(load, range(5))) == ["applied"] * 5
     async with open_db(store) as db:
@@ -236,7 +237,7 @@ async def test_exclusive_loads_make_room_where_nobody_compacts(store: MemoryStor
     for number in range(10):
         async with open_job(store, f"job {number}", create=True, settings=settings) as job:
             await job.write([table({f"{number}": "x"})])
-            assert (await job.commit(exclusive=True, timeout=20)).state == "applied"
+            assert (await job.commit(mode="exclusive", timeout=20)).state == "applied"
     async with open_db(store) as db:
         assert db._writer.state.l0_count < 4
         assert len([row async for row in db.scan()]) == 10
@@ -260,7 +261,7 @@ async def test_what_is_known_of_a_pending_job_is_known_of_the_applied_one(store:
     async with open_job(store, settings={"sst_bytes": 1}) as job:
         await job.write([rows])
         pending = await job.commit(wait=False)
-        applied = await job.commit(exclusive=True)
+        applied = await job.commit(mode="exclusive")
     assert (pending.rows, pending.deletes, pending.ssts) == (2, 1, 3)
     assert pending.size > 0
     known = ("rows", "deletes", "ssts", "size")
@@ -327,7 +328,7 @@ async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStor
     for pending in (True, False):
         async with open_job(store, "app/7") as job:
             await job.write([table({"a": "1"})])
-            await job.commit(wait=False, exclusive=not pending)
+            await job.commit(wait=False, mode="ingest" if pending else "exclusive")
             with pytest.raises(slate.ConflictError, match=r"as no batch .* needs another job id"):
                 await job.commit(batch=("app", 7), wait=False)
     async with open_job(store, "app/8") as job:
@@ -359,7 +360,7 @@ async def test_giving_up_spares_what_is_committed(store: MemoryStore) -> None:
         assert (await job.commit(wait=False)).state == "pending"
         assert (await failed.abort(unless_committed=True)).state == "pending"
         assert (await admin.ingests.abort("job", unless_committed=True)).state == "pending"
-        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
     async with open_job(store, "other") as job:
         assert (await job.abort(unless_committed=True)).state == "aborted"
 
@@ -371,7 +372,7 @@ async def test_giving_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) 
         async with open_job(store) as anew:
             await anew.write([table({"a": "1"})])
             assert (await sleeper.abort(unless_committed=True)).state == "registered"
-            assert (await anew.commit(exclusive=True)).state == "applied"
+            assert (await anew.commit(mode="exclusive")).state == "applied"
 
 
 async def test_the_administration_aborts_what_nobody_goes_on_with(store: MemoryStore) -> None:

@@ -50,7 +50,7 @@ async def sink(path: Path, batches: list[Rows]) -> None:
                 "op": ["put" if value is not None else "delete" for _, value in rows],
             }
             await job.write([pa.table(columns)])
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
     async with slate.open(path) as db:
         await db.compact(full=True)
 

@@ -123,7 +123,7 @@ def test_wrong_options_of_streams_are_named(options: dict[str, Any], said: str) 
         ({"target_sst_bytes": 0}, "target_sst_bytes=0: a number of bytes"),
         ({"target_sst_bytes": 64}, "target_sst_bytes=64: a number of bytes, at least 65536"),
         ({"target_sst_bytes": 1 << 50}, "target_sst_bytes=1125899906842624: .*sst_bytes"),
-        ({"mode": "append"}, "mode is 'ingest' or 'exclusive'"),
+        ({"mode": "append"}, "mode is one of auto, ingest, exclusive"),
         ({"sort_mode": "hash"}, "sort_mode is one of"),
         ({"sort_mode": "none", "partitions": 3}, "partitions= goes with"),
         ({"ttl": 0}, "ttl is a positive number"),

@@ -1,15 +1,19 @@
 """Edits of bulk ingests (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A job is *registered*, which keeps collectors from its SSTs; *committed*: its SSTs are pending, and stay whatever
-happens; *applied* by the writer, in one step with everything written before, under a sequence number of its own, and
-*shown* once that writer's own reads see it: its owner learns of it only then; or it ends before that. Of a job that
-has ended a record stays, the mark of every edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the
-last `MAX_RECORDS` of others, whose name alone says that they are done.
+happens, unless it is *leased*: then it expires once its driver renews it no longer; *applied* by the writer, in one
+step with everything written before, under a sequence number of its own, and *shown* once that writer's own reads see
+it: its owner learns of it only then; or it ends before that. Of a job that has ended a record stays, the mark of every
+edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the last `MAX_RECORDS` of others, whose name
+alone says that they are done.
 
 Rule 30: only the owner of the writer's epoch orders data. So a commit gives no sequence number, and a pending ingest is
 never read.
 
-Rule 30: docs/design/protocol-rules.md
+Rule 31: a leased job that has ended never begins anew, and is never applied. Its end is an edit, as its renewal and its
+application are: of two of them the second finds what the first one did.
+
+Rules 30 and 31: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -19,20 +23,15 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
-from msgspec import structs
-
-from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
+from slate_async.errors import ConflictError, InvalidError, Outcome
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.logged import LogIntoL0
 from slate_async.storage.manifest.edits.protocol import check_usable, check_writer
-from slate_async.storage.manifest.edits.subscriptions import keep_for_feeds
-from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, pinned
-from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import (
     ABORTED,
     APPLIED,
     DUPLICATE,
     EXPIRED,
+    LEASE_FEATURE,
     AppBatch,
     Checkpoint,
     Ingest,
@@ -49,6 +48,10 @@ MAX_JOBS = 256
 MAX_APPS = 1_000
 """Streams whose last batch is remembered. None is forgotten by itself: its batches could be taken twice then."""
 FEATURE = "ingest"
+
+
+class OthersWaitError(ConflictError):
+    """A job that replaces what is there cannot begin: others wait to be applied."""
 
 
 class Batch(NamedTuple):
@@ -78,6 +81,12 @@ def pending_ingests(state: ManifestState) -> tuple[Ingest, ...]:
     return tuple(ingest for ingest in state.ingests if ingest.pending)
 
 
+def lease_ended(job: Ingest, judged_ms: int) -> bool:
+    """Whether nobody has renewed a pending job whose driver must, at ``judged_ms``: a wall clock less the allowed
+    skew."""
+    return bool(job.leased) and job.pending and job.expire_ms <= judged_ms
+
+
 def unreported_ingests(state: ManifestState) -> bool:
     """Whether some were applied that are not reported to their owners yet."""
     return any(not record.shown for record in state.ingest_records)
@@ -102,17 +111,6 @@ def counting_query(state: ManifestState, app_id: str) -> str | None:
     return next((query_id for query_id in (*pending, *applied) if query_id is not None), None)
 
 
-def merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
-    """Both, in the order in which they ended, ``preferred`` where both know a job; as many of each kind as are kept."""
-    known = {record.id for record in preferred}
-    unknown = (record for record in others if record.id not in known)
-    merged = sorted((*unknown, *preferred), key=lambda record: record.ended_ms)
-    batches = [record for record in merged if record.app_id is not None][-MAX_RECORDS:]
-    single = [record for record in merged if record.app_id is None][-MAX_RECORDS:]
-    kept = {record.id for record in (*batches, *single)}
-    return tuple(record for record in merged if record.id in kept)
-
-
 # ---- the life of a job
 
 
@@ -120,8 +118,9 @@ def merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestReco
 class RegisterIngest:
     """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. A registered job is
     lengthened once half of such a life is over, because the driver that resumes it may come late. A job that was
-    aborted, or has expired, may begin anew; one that is applied stays so.
+    aborted, or has expired, may begin anew, unless it was ``leased``; one that is applied stays so.
 
+    leased: it is to end with its driver
     replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays.
     Nothing may wait to be applied then: it would be no part of the checkpoint, and come in before the job"""
 
@@ -129,10 +128,12 @@ class RegisterIngest:
     now_ms: int
     expire_ms: int
     replaces: CreateCheckpoint | None = None
+    leased: bool = False
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is the job, or its record. Raises `InvalidError` if there are too many, or if it is on its way and
-        replaces what was there where this one does not, or the other way round; `ConflictError` while others wait."""
+        replaces what was there where this one does not, or the other way round; `ConflictError` if it was leased and
+        has ended; `OthersWaitError`."""
         job, ended = find_ingest(state, self.id), find_record(state, self.id)
         if job is not None:
             self._check_same(replacing=job.replaces is not None)
@@ -140,6 +141,11 @@ class RegisterIngest:
         if ended is not None and ended.outcome in (APPLIED, DUPLICATE):
             self._check_same(replacing=bool(ended.replacing))
             return None
+        if ended is not None and ended.leased:
+            raise ConflictError(
+                f"ingest {self.id!r} was {ended.end}, and does not begin anew: it was to end with its driver",
+                outcome="not_applied",
+            )
         check_usable(state)
         if len(state.ingests) >= MAX_JOBS:
             raise InvalidError(
@@ -147,10 +153,10 @@ class RegisterIngest:
                 " will finish",
                 outcome="not_applied",
             )
-        begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
+        begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms, leased=True if self.leased else None)
         if self.replaces is not None:
             if waiting := pending_ingests(state):
-                raise ConflictError(
+                raise OthersWaitError(
                     f"ingest {waiting[0].id!r} waits to be applied; open the database to write, or abort the ingest",
                     outcome="not_applied",
                 )
@@ -189,6 +195,23 @@ class RenewIngest:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewLease:
+    """Let a committed job that is leased wait until ``expire_ms``. ``base_version``: of the job that is meant."""
+
+    id: str
+    base_version: int
+    expire_ms: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Changes nothing of one that has no lease, or is applied. Raises `ConflictError` if it has ended: what has
+        expired stays so."""
+        job = _on_its_way(state, self.id, of_base=self.base_version)
+        if job is None or not (job.pending and job.leased) or job.expire_ms >= self.expire_ms:
+            return None
+        return _lengthened(state, job, self.expire_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class CommitIngest:
     """Let ``ssts``, in key order, wait to be applied. Asked for again, whatever was asked first stands. Of those that
     replace what was there, and do not know of each other, the first to be committed wins: the others end.
@@ -198,6 +221,7 @@ class CommitIngest:
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
     alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
     job replaces: nothing has come in since, nor waits
+    lease_ms: of a leased job: until when it may be applied unless it is renewed; ``None``: it stays until it is applied
     """
 
     database_id: UUID
@@ -207,6 +231,7 @@ class CommitIngest:
     now_ms: int
     batch: Batch | None = None
     alone: tuple[int, int] | None = None
+    lease_ms: int | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that the job is pending, or its record. Raises `ConflictError` if the job has ended, or never
@@ -228,7 +253,7 @@ class CommitIngest:
             _check_query(state, self.batch)
             before = committed_batch(state, self.batch.app_id)
             if before is not None and before >= self.batch.batch_id:
-                return _ended(state, job, DUPLICATE, self.now_ms, batch=self.batch)
+                return end_ingest(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
                 raise InvalidError(
                     f"{MAX_APPS} streams have a last batch already, the most there may be; forget one that has ended",
@@ -237,11 +262,14 @@ class CommitIngest:
         if job.replaces is not None:
             state = self._without_rivals(state)
         if not self.ssts:
-            done = _ended(state, job, APPLIED, self.now_ms, batch=self.batch)
-            return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
-        waiting = replace(job, pending=True, ssts=self.ssts)
+            done = end_ingest(state, job, APPLIED, self.now_ms, batch=self.batch)
+            return done if self.batch is None else replace(done, ingest_apps=with_batch(done, self.batch))
+        waiting = replace(job, pending=True, ssts=self.ssts, leased=None)
         if self.batch is not None:
             waiting = replace(waiting, **self.batch._asdict())
+        if job.leased and self.lease_ms is not None:
+            waiting = replace(waiting, leased=True, expire_ms=self.lease_ms)
+            state = with_feature(state, LEASE_FEATURE)
         # the last in line, for its batch may follow one that was committed after this job began
         others = tuple(ingest for ingest in state.ingests if ingest is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
@@ -249,7 +277,7 @@ class CommitIngest:
     def _without_rivals(self, state: ManifestState) -> ManifestState:
         for ingest in state.ingests:
             if ingest.id != self.id and ingest.replaces is not None and not ingest.pending:
-                state = _ended(state, ingest, ABORTED, self.now_ms)
+                state = end_ingest(state, ingest, ABORTED, self.now_ms)
         return state
 
     def _check_alone(self, state: ManifestState, epoch: int, replaced_seq: int) -> None:
@@ -296,7 +324,7 @@ class AbortIngest:
                     f"batch {last} of {job.app_id!r} waits behind batch {job.batch_id}; abort that one first",
                     outcome="not_applied",
                 )
-        return _ended(state, job, ABORTED, self.now_ms)
+        return end_ingest(state, job, ABORTED, self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +342,8 @@ class ForgetApp:
 def without_expired(state: ManifestState, now_ms: int) -> ManifestState:
     """``state`` with the jobs ended that no driver committed or renewed in time."""
     for job in state.ingests:
-        if not job.pending and job.expire_ms <= now_ms:
-            state = _ended(state, job, EXPIRED, now_ms)
+        if (not job.pending and job.expire_ms <= now_ms) or lease_ended(job, now_ms):
+            state = end_ingest(state, job, EXPIRED, now_ms)
     return state
 
 
@@ -323,94 +351,17 @@ def without_registered(state: ManifestState, now_ms: int) -> ManifestState:
     """``state`` with the jobs ended that are not committed."""
     for job in state.ingests:
         if not job.pending:
-            state = _ended(state, job, EXPIRED, now_ms)
+            state = end_ingest(state, job, EXPIRED, now_ms)
     return state
 
 
-# ---- how they are applied
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyIngests:
-    """Rule 30: the writer lets pending ingests in, under ``first_seq`` and the sequence numbers after it, in one step
-    with everything that was written before; nothing is written meanwhile, so the next row comes after the state's
-    ``last_seq``.
-
-    ids: the jobs, in the order of their sequence numbers; one that was aborted meanwhile takes none
-    flush: the L0 flush of what is left in memory; ``log``: without a WAL. One of them, or neither if nothing is left
-    now_ms: the write time of the rows; it does not go back
-    """
-
-    epoch: int
-    ids: tuple[str, ...]
-    first_seq: int
-    now_ms: int
-    flush: AddL0 | None = None
-    log: LogIntoL0 | None = None
-    log_floor: int = 0
-    pin: WriterPin | None = None
-
-    def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies iff the epoch is still the writer's and the log starts where it did. Its mark is that of the flush,
-        else that none of the jobs is pending. Raises `ConflictError` if a compactor took of the log meanwhile."""
-        check_writer(state, self.epoch)
-        chosen = {ingest.id: ingest for ingest in pending_ingests(state) if ingest.id in self.ids}
-        if self.flush is not None:
-            flushed = self.flush.apply(state)
-            if flushed is None:
-                return None
-            state = flushed
-        elif not chosen:
-            return None
-        if self.log is not None:
-            state = self.log.into(state, self.log_floor, self.now_ms)
-        if state.last_seq >= self.first_seq:
-            raise InternalError(
-                f"an ingest is to be applied under {self.first_seq}, and {state.last_seq} was given already"
-            )
-        waiting = [chosen[job_id] for job_id in self.ids if job_id in chosen]
-        for seq, job in enumerate(waiting, self.first_seq):
-            state = _applied(state, job, seq, self.now_ms)
-        return state if self.pin is None else pinned(state, self.pin)
-
-
-@dataclass(frozen=True, slots=True)
-class ShowIngests:
-    """The writer has adopted the state that applied them: they may be reported."""
-
-    epoch: int
-
-    def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies iff the epoch is still the writer's. Its mark is that all are reported."""
-        check_writer(state, self.epoch)
-        if not unreported_ingests(state):
-            return None
-        records = tuple(record if record.shown else replace(record, shown=True) for record in state.ingest_records)
-        return replace(state, ingest_records=records)
-
-
-def _applied(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
-    tick = max(state.last_tick_ms, now_ms)
-    numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
-    ssts = tuple(structs.replace(sst, **numbers) for sst in job.ssts)
-    done = _ended(state, job, APPLIED, now_ms, seq=seq)
-    batch = None if job.app_id is None else Batch(job.app_id, job.batch_id, job.query_id)
-    apps = state.ingest_apps if batch is None else _with_batch(state, batch)
-    features = state.required_features
-    return replace(
-        done,
-        l0=(*ssts, *state.l0),
-        checkpoints=keep_for_feeds(state.checkpoints, ssts),
-        last_seq=seq,
-        ingest_seq=seq,
-        last_tick_ms=tick,
-        seq_times=sampled(state, seq, tick),
-        ingest_apps=apps,
-        required_features=features if FEATURE in features else (*features, FEATURE),
-    )
-
-
 # ---- parts
+
+
+def with_feature(state: ManifestState, feature: str) -> ManifestState:
+    """``state``, which releases that do not know ``feature`` refuse."""
+    known = state.required_features
+    return state if feature in known else replace(state, required_features=(*known, feature))
 
 
 def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None) -> Ingest | None:
@@ -446,7 +397,7 @@ def _lengthened(state: ManifestState, job: Ingest, expire_ms: int) -> ManifestSt
     )
 
 
-def _ended(
+def end_ingest(
     state: ManifestState,
     job: Ingest,
     outcome: IngestOutcome,
@@ -457,9 +408,9 @@ def _ended(
 ) -> ManifestState:
     """``seq``: the number of its rows, if they are applied; the writer's own reads are to show them then."""
     app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch[:2]
-    record = IngestRecord(
-        job.id, outcome, now_ms, app_id=app_id, batch_id=batch_id, replacing=True if job.replaces else None
-    )
+    record = IngestRecord(job.id, outcome, now_ms, app_id=app_id, batch_id=batch_id, leased=job.leased)
+    if job.replaces is not None:
+        record = replace(record, replacing=True)
     if seq:
         rows, deletes, size = (sum(getattr(sst, name) for sst in job.ssts) for name in ("rows", "tombstones", "size"))
         record = replace(record, seq=seq, rows=rows, shown=False, deletes=deletes, ssts=len(job.ssts), size=size)
@@ -479,7 +430,7 @@ def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
     return tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.id != job.replaces)
 
 
-def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
+def with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
     others = tuple(app for app in state.ingest_apps if app.app_id != batch.app_id)
     known = applied_batch(state, batch.app_id)
     query_id = counting_query(state, batch.app_id) if batch.query_id is None else batch.query_id

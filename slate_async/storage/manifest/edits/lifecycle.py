@@ -18,9 +18,10 @@ from msgspec import structs
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InvalidError
+from slate_async.storage.manifest.edits.places import at_the_place_of
 from slate_async.storage.manifest.edits.protocol import check_database
 from slate_async.storage.manifest.edits.writer import ClaimWriter
-from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, at_the_place_of
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef
 
 # ---- clones
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.storage.manifest.edits.ingests import merged_records
+from slate_async.storage.manifest.edits.ingests import MAX_RECORDS
+from slate_async.storage.manifest.edits.places import at_the_place_of
 from slate_async.storage.manifest.edits.protocol import check_looked_at
-from slate_async.storage.manifest.state import MONOTONE, ManifestState, Mirrored, at_the_place_of
+from slate_async.storage.manifest.state import MONOTONE, IngestRecord, ManifestState, Mirrored
 
 
 def unfinished_mirror(source: ManifestState, path: str) -> ManifestState:
@@ -100,10 +101,21 @@ class ShowMirrored:
             checkpoints=state.checkpoints,
             sst_floor=state.sst_floor,
             ingests=state.ingests,
-            ingest_records=merged_records(self.contents.ingest_records, state.ingest_records),
+            ingest_records=_merged_records(self.contents.ingest_records, state.ingest_records),
             writer_token="",
             compactor_token="",
             heartbeat_interval_ms=None,
             compactions=(),
             parents=(),
         )
+
+
+def _merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
+    """Both, in the order in which they ended, ``preferred`` where both know a job; as many of each kind as are kept."""
+    known = {record.id for record in preferred}
+    unknown = (record for record in others if record.id not in known)
+    merged = sorted((*unknown, *preferred), key=lambda record: record.ended_ms)
+    batches = [record for record in merged if record.app_id is not None][-MAX_RECORDS:]
+    single = [record for record in merged if record.app_id is None][-MAX_RECORDS:]
+    kept = {record.id for record in (*batches, *single)}
+    return tuple(record for record in merged if record.id in kept)

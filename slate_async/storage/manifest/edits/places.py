@@ -78,6 +78,14 @@ class AdoptPlace:
         )
 
 
+def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestState:
+    """``contents``, which come of another database's state, with what proves the place of ``state``."""
+    features = [feature for feature in contents.required_features if feature != MARKER_FEATURE]
+    if state.has_marker:
+        features.append(MARKER_FEATURE)
+    return replace(contents, store_id=state.store_id, marked=state.marked, required_features=tuple(features))
+
+
 def _needed(state: ManifestState) -> tuple[object, ...]:
     """Whose objects, and which, an adoption looks for."""
     return state.writer_epoch, state.log_start, state.log_last_seen, state.l0, state.runs

@@ -12,6 +12,8 @@ from slate_async.settings import Settings
 
 Metadata = Literal["put-if-absent", "if-match", "server", "register"]
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
+LEASE_SKEW_MS = 1_000
+"""What writers allow for clocks that differ, where leases are tried."""
 METADATA: tuple[Metadata, ...] = ("put-if-absent", "if-match", "server", "register")
 
 
@@ -29,6 +31,7 @@ class Params:
     bite: how many log positions a compactor takes at most, where it takes the log
     ingesters: drivers of bulk ingests; only where a scenario says so
     early_flushes: whether some writers flush to L0 after few log objects or milliseconds; only where a scenario says so
+    lease_ms: of ingests whose drivers renew them; only where a scenario says so
     """
 
     protocol: LogProtocol
@@ -57,6 +60,7 @@ class Params:
     l0_flushes: float
     ingesters: int = 0
     early_flushes: bool = False
+    lease_ms: int | None = None
 
     @classmethod
     def draw(cls, rng: random.Random, fixed: Mapping[str, Any]) -> Params:
@@ -110,6 +114,7 @@ class Params:
             "skip_memtable_bytes": rng.choice((8, 1_000)),
             "manifest_full_every": rng.choice((1, 2, 3, 8)),
             "manifest_poll_interval_ms": rng.choice((400, 2_000)) if poll_ms is None else poll_ms,
+            **({} if self.lease_ms is None else {"ingest_lease_ms": self.lease_ms, "gc_clock_skew_ms": LEASE_SKEW_MS}),
             **(_early_flushes(random.Random(rng.getstate()[1][0])) if self.early_flushes else {}),
         }
 

@@ -133,7 +133,25 @@ async def test_what_nobody_applies_cannot_be_replaced(store: MemoryStore, monkey
         await waits.write([table({"a": "old"})])
         await waits.commit(wait=False)
     with pytest.raises(slate.IngestPendingError, match="'waits' is committed, and no writer has applied it"):
-        await open_job(store)
+        await open_job(store, mode="ingest")
+
+
+@pytest.mark.parametrize("mode", ["auto", "exclusive"])
+async def test_who_replaces_without_a_writer_applies_what_waits_in_order(store: MemoryStore, mode: str) -> None:
+    """At once: nobody else would."""
+    await (await open_db(store)).close()
+    for number in range(2):
+        async with open_job(store, f"job {number}", replace=False, mode="ingest") as waits:
+            await waits.write([table({"a": f"{number}", f"only {number}": "x"})])
+            await waits.commit(wait=False)
+    async with open_job(store, mode=mode) as job:
+        async with on(runtime()).open_reader(store, name=NAME) as reader:
+            rows = [row async for row in reader.scan()]
+        assert rows == [(b"a", b"1"), (b"only 0", b"x"), (b"only 1", b"x")]
+        await job.write([table({"b": "new"})])
+        assert (await job.commit()).state == "applied"
+    async with open_db(store) as db:
+        assert await contents(db) == {"b": "new"}
 
 
 async def test_what_waits_comes_before_the_first_row_of_the_next_writer(store: MemoryStore) -> None:
@@ -210,8 +228,8 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
         await db.put(b"a", b"old")
     async with open_job(store) as job:
         await job.write([table({"b": "new"})])
-        assert (await job.commit(exclusive=True)).state == "applied"
-        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
     async with open_job(store, "second") as job:
         await job.write([table({"c": "new"})])
         async with open_db(store) as db:
@@ -219,12 +237,12 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
             with pytest.raises(
                 slate.ConflictError, match="as of sequence number 2, but the database is at 3 now"
             ) as error:
-                await job.commit(exclusive=True)
+                await job.commit(mode="exclusive")
             assert error.value.outcome == "not_applied"
         assert (await job.info()).state == "aborted"
     async with open_job(store, "second") as job:  # begins anew
         await job.write([table({"c": "new"})])
-        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(mode="exclusive")).state == "applied"
     async with open_db(store) as db:
         assert await contents(db) == {"c": "new"}
 
@@ -244,7 +262,7 @@ async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> 
 
         job._job._commit = late
         with pytest.raises(slate.ConflictError, match="replaces all rows, but another ingest was applied meanwhile"):
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
         assert (await job.info()).state == "aborted"
 
 
@@ -264,7 +282,7 @@ async def test_exclusively_what_the_own_writer_applies_counts_too(store: MemoryS
 
         job._job._commit = late
         with pytest.raises(slate.ConflictError, match="replaces all rows"):
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
     async with open_db(store) as db:
         assert await contents(db) == {"a": "old", "c": "new"}
 
@@ -282,7 +300,7 @@ async def test_a_driver_that_lost_the_writers_role_replaces_nothing(store: Memor
 
         job._job._commit = late
         with pytest.raises(slate.FencedError):
-            await job.commit(exclusive=True)
+            await job.commit(mode="exclusive")
     async with open_db(store) as db:
         assert await contents(db) == {"a": "old", "b": "another writer's"}
 
@@ -334,11 +352,11 @@ async def test_two_exclusive_drivers_of_one_job_get_one_answer(store: MemoryStor
 
         async def slow(*told: Any) -> Any:
             found = await replaced(*told)
-            await first.commit(exclusive=True)
+            await first.commit(mode="exclusive")
             return found
 
         second._job._replaced = slow
-        assert (await second.commit(exclusive=True)).state == "applied"
+        assert (await second.commit(mode="exclusive")).state == "applied"
     async with open_db(store) as db:
         assert await contents(db) == {"x": "1"}
 

@@ -159,6 +159,15 @@ COUNTED = replace(
     ingests=(Ingest("q1/8", 31, 1_750_000_000_600, 1_750_000_900_600, True, (sst(8),), "stream", 8, query_id="q1"),),
     ingest_apps=(AppBatch("stream", 7, "q1"), AppBatch("other", 9)),
 )
+LEASED = replace(
+    BASE,
+    ingests=(
+        Ingest("4f2e", 31, 1_750_000_000_600, 1_750_000_031_600, True, (sst(8),), leased=True),
+        Ingest("9c1d", 32, 1_750_000_000_700, 1_750_086_400_700, leased=True),
+    ),
+    ingest_records=(IngestRecord("77aa", "expired", 1_750_000_000_800, leased=True),),
+    required_features=(*BASE.required_features, "ingest_leases"),
+)
 LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
 GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
@@ -179,6 +188,7 @@ OLDER = "manifest-full-without-ingests.bin"
 BYTES = {
     "manifest-full.bin": lambda: codec.encode_full(BASE),
     "manifest-full-with-queries.bin": lambda: codec.encode_full(COUNTED),
+    "manifest-full-with-leases.bin": lambda: codec.encode_full(LEASED),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
     "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
@@ -244,6 +254,19 @@ async def test_a_pinned_manifest_that_says_which_queries_count_batches_is_read()
     state = codec.decode(await golden("manifest-full-with-queries.bin"), object_name="m")
     assert isinstance(state, ManifestState)
     assert replace(state, ref=BASE.ref) == COUNTED
+
+
+async def test_a_pinned_manifest_with_leases_is_read() -> None:
+    state = codec.decode(await golden("manifest-full-with-leases.bin"), object_name="m")
+    assert isinstance(state, ManifestState)
+    assert replace(state, ref=BASE.ref) == LEASED
+
+
+async def test_a_pinned_manifest_with_leases_is_refused_without_knowing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = await golden("manifest-full-with-leases.bin")
+    monkeypatch.setattr(codec, "KNOWN_FEATURES", codec.KNOWN_FEATURES - {"ingest_leases"})
+    with pytest.raises(codec.NewerReleaseError, match="ingest_leases"):
+        codec.decode(data, object_name="m")
 
 
 async def test_a_pinned_full_manifest_of_before_there_were_ingests_is_read() -> None:

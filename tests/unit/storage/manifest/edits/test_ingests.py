@@ -9,18 +9,17 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
+from slate_async.storage.manifest.edits.apply_ingests import ApplyIngests, ShowIngests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
     AbortIngest,
-    ApplyIngests,
     Batch,
     CommitIngest,
     ForgetApp,
     RegisterIngest,
     RenewIngest,
-    ShowIngests,
     committed_batch,
     counting_query,
     find_ingest,
