@@ -15,15 +15,29 @@ import pyarrow as pa
 from slate_async.errors import InvalidError
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Offsets: TypeAlias = npt.NDArray[np.int64]
 
 _OFFSETS: dict[Any, Any] = {pa.binary(): np.int32, pa.large_binary(): np.int64, pa.string(): np.int32}
 
 
-def binary_array(items: list[bytes], kind: pa.DataType = pa.binary()) -> pa.Array:  # noqa: B008 - a constant
-    """``items``, which together are below 2 GiB, or of any size as ``large_binary``; also ``string``, of UTF-8."""
-    offsets = np.zeros(len(items) + 1, _OFFSETS[kind])
-    np.cumsum(np.fromiter(map(len, items), offsets.dtype, len(items)), out=offsets[1:])
-    return pa.Array.from_buffers(kind, len(items), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(items))])
+def offsets_of(items: list[bytes]) -> Offsets:
+    """Where each of ``items`` begins if they lie one after another, and where the last one ends."""
+    offsets = np.zeros(len(items) + 1, np.int64)
+    np.add.accumulate(np.fromiter(map(len, items), np.int64, len(items)), out=offsets[1:])
+    return offsets
+
+
+def binary_array(
+    items: list[bytes],
+    kind: pa.DataType = pa.binary(),  # noqa: B008 - a constant
+    offsets: Offsets | None = None,
+) -> pa.Array:
+    """``items``, which together are below 2 GiB, or of any size as ``large_binary``; also ``string``, of UTF-8.
+
+    offsets: the `offsets_of` them, where the caller has them"""
+    known = offsets_of(items) if offsets is None else offsets
+    stored = pa.py_buffer(known.astype(_OFFSETS[kind]))
+    return pa.Array.from_buffers(kind, len(items), [None, stored, pa.py_buffer(b"".join(items))])
 
 
 def number_array(

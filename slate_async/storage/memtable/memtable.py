@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.codec.arrays import binary_array
+from slate_async.codec.arrays import binary_array, offsets_of
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import InternalError, InvalidError
 from slate_async.runtime.untracked import untracked
@@ -337,9 +337,7 @@ class Memtable:
         for low in range(start, stop, STEP_ROWS):
             high = min(stop, low + STEP_ROWS)
             rows = np.arange(low, high, dtype=np.int64)
-            keys, values = self._keys[low:high], self._values[low:high]
-            for begin, end in spans(keys, values):
-                yield self._columns(rows[begin:end], keys[begin:end], values[begin:end])
+            yield from self._pieces(rows, self._keys[low:high], self._values[low:high])
 
     def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
         """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
@@ -348,15 +346,23 @@ class Memtable:
         piece.
         """
         keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
-        chosen = np.array(rows, np.int64)
-        cuts = spans(keys, values)
-        for low, high in reversed(cuts) if reverse else cuts:
-            yield self._columns(chosen[low:high], keys[low:high], values[low:high])
+        yield from self._pieces(np.array(rows, np.int64), keys, values, reverse)
 
-    def _columns(self, rows: npt.NDArray[np.int64], keys: list[bytes], values: list[bytes]) -> Columns:
+    def _pieces(
+        self, rows: npt.NDArray[np.int64], keys: list[bytes], values: list[bytes], reverse: bool = False
+    ) -> Iterator[Columns]:
+        in_keys, in_values = offsets_of(keys), offsets_of(values)
+        cuts = spans(in_keys + in_values)
+        if len(cuts) == 1:
+            yield self._columns(rows, binary_array(keys, offsets=in_keys), binary_array(values, offsets=in_values))
+            return
+        for low, high in reversed(cuts) if reverse else cuts:
+            yield self._columns(rows[low:high], binary_array(keys[low:high]), binary_array(values[low:high]))
+
+    def _columns(self, rows: npt.NDArray[np.int64], keys: pa.BinaryArray, values: pa.BinaryArray) -> Columns:
         return Columns(
-            binary_array(keys),
-            binary_array(values),
+            keys,
+            values,
             (rows + self._ahead.of(rows)).view(np.uint64),
             self._marks.kinds_of(rows),
             self._marks.expiries_of(rows),

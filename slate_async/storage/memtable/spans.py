@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, pairwise
+from itertools import pairwise
+
+from slate_async.codec.arrays import Offsets
 
 STEP_BYTES = 1 << 20
 """Keys and values of one piece, about a millisecond of work to convert. A single row may exceed it."""
 
 
-def spans(keys: list[bytes], values: list[bytes]) -> list[tuple[int, int]]:
-    """The rows cut so that each piece holds about `STEP_BYTES`, or one row. No rows make one empty piece."""
-    if len(keys) == 1 or sum(map(len, keys)) + sum(map(len, values)) <= STEP_BYTES:
-        return [(0, len(keys))]
-    sizes = list(accumulate(map(int.__add__, map(len, keys), map(len, values)), initial=0))
+def spans(ends: Offsets) -> list[tuple[int, int]]:
+    """The rows cut so that each piece holds about `STEP_BYTES`, or one row. No rows make one empty piece.
+
+    ends: 0, and how many bytes each row has together with those before it"""
+    rows = len(ends) - 1
+    if rows <= 1 or ends[-1] <= STEP_BYTES:
+        return [(0, rows)]
+    sizes: list[int] = ends.tolist()
     cuts = [0]
-    while cuts[-1] < len(keys):
+    while cuts[-1] < rows:
         low = cuts[-1]
         cuts.append(max(low + 1, bisect_right(sizes, sizes[low] + STEP_BYTES) - 1))
     return list(pairwise(cuts))
