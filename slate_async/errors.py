@@ -75,13 +75,13 @@ class InvalidError(SlateError, ValueError):
 
 
 class NotFoundError(InvalidError):
-    """What was named does not exist, or no longer: a database, a checkpoint, a bucket or container, a table, an SST, a
-    subscription of a change feed, history that is not kept any more."""
+    """What the call names does not exist, or no longer. It may be a database, a checkpoint, a bucket or container, a
+    table, an SST, a subscription, or history that is not kept."""
 
 
 class ConfigError(InvalidError):
-    """The setup is wrong, whatever is asked: a URL, a setting, credentials or their permissions, a missing package, a
-    store that lacks what is needed, a database of a newer release."""
+    """The setup is wrong, so every call fails. It may be a URL, a setting, credentials or permissions, a missing
+    package, a store that lacks an ability, or a newer release's database."""
 
 
 class CorruptionError(SlateError):

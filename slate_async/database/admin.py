@@ -109,10 +109,10 @@ class Admin(Handle):
     ) -> MirrorReport:
         """Copy what a checkpoint keeps to ``path``, an empty place or an earlier mirror of this database, in any store.
 
-        A database lies there then, with the same id and contents, which can be read, or opened to write. It is mirrored
-        onto again, with a later checkpoint, for as long as no writer or compactor opened it; then only what is new is
-        copied. Until the new checkpoint is whole there, the mirror shows the one before. Broken off and called again,
-        it goes on.
+        A database lies there then, with the same id and contents, which can be read, or opened to write. Later
+        checkpoints are mirrored onto it, as long as no writer or compactor opened it. Only what is new is copied
+        then. Until the new checkpoint is whole there, the mirror shows the one before. A repeated call resumes an
+        interrupted one.
 
         checkpoint: id or name of a user's checkpoint
         metastore: where the mirror keeps its metadata; ``None``: beside its data, whatever this database does
@@ -120,8 +120,8 @@ class Admin(Handle):
         on_progress: called after each SST
 
         Each SST's checksum is compared before it is written; of the mirror, `verify` compares everything. Raises
-        `InvalidError` for a checkpoint that does not exist, and for a target that holds something else, was written to,
-        or is newer than the checkpoint; `CorruptionError` for damage in this database; `UnavailableError`."""
+        `InvalidError` for a missing checkpoint, and for a target that holds something else, was written to, or is
+        newer than the checkpoint. Raises `CorruptionError` for damage in this database, and `UnavailableError`."""
         self._check()
         place = own_path(path, "mirror")
         if not isinstance(checkpoint, UUID | str):
@@ -147,7 +147,7 @@ class Admin(Handle):
 
         The call resumes a clone that was begun and not finished; it changes nothing at a finished one. Raises
         `InvalidError` for a target that holds another database, or a clone begun with other arguments, and for a
-        checkpoint that does not exist; `CorruptionError` for damage in the log; `UnavailableError`."""
+        missing checkpoint. Raises `CorruptionError` for damage in the log, and `UnavailableError`."""
         self._check()
         place = own_path(path, "clone")
         check_clone_arguments(checkpoint, properties)
@@ -164,8 +164,8 @@ class Admin(Handle):
         lost: its objects and their place are lost, and only its metadata is left, which is kept elsewhere: erase that.
         Stop its writer first; else it ends at its next commit. Refused where any object of a database is left
 
-        Raises `InvalidError` if there is no database, or (unless ``soft``) a checkpoint that is alive: a user's, a
-        reader's or a clone's; `UnavailableError`, after which it goes on when called again."""
+        Raises `InvalidError` if there is no database, or (unless ``soft``) a live checkpoint of a user, a reader or a
+        clone. Raises `UnavailableError`, after which a repeated call resumes."""
         self._check()
         if soft and lost:
             raise InvalidError("destroy takes soft or lost, not both")
@@ -173,16 +173,16 @@ class Admin(Handle):
             await (give_up_lost(database) if lost else destroy(database, self._open_stored, soft=soft))
 
     async def adopt_place(self) -> None:
-        """Make this place the database's own: for a database whose metadata is kept elsewhere and whose objects were
-        moved, or that was created before places had markers.
+        """Make this place the database's own. Its metadata is kept elsewhere, and its objects were moved, or it was
+        created before places had markers.
 
         The place gets a new marker. Any other place stops being the database's, and a writer there is fenced. A place
         that is the database's already stays as it is. Two concurrent calls for one place both succeed. Of two for two
         places one raises `ConflictError`.
 
-        Raises `InvalidError` if there is no database, its metadata is in the same store, nothing of it is here, or the
-        place is another database's; `CorruptionError` if an object that it needs is not here, though others are;
-        `UnavailableError`, after which a repeated call resumes."""
+        Raises `InvalidError` if there is no database, its metadata is in the same store, nothing of it is here, or
+        the place is another database's. Raises `CorruptionError` if an object that it needs is not here, though
+        others are. Raises `UnavailableError`, after which a repeated call resumes."""
         self._check()
         async with self._open_stored(self._name) as database:
             await adopt(database)
@@ -195,8 +195,8 @@ class Admin(Handle):
             return await detach_if_free(database, self._open_stored)
 
     async def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
-        """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
-        result: what an executor on other machines calls there. Output that is not committed is garbage.
+        """Run one key range of a compaction for the compactor of this database, which is elsewhere and commits the
+        result. An executor on other machines calls it there. Output that is not committed is garbage.
 
         Raises what `slate_async.engine.compaction.executor.Executor.run` raises."""
         self._check()

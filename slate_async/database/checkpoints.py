@@ -86,7 +86,7 @@ class Checkpoints:
         await self._guard.while_open(manage.delete(self._driver, checkpoint, path=self._path, force=force))
 
     async def list(self) -> builtins.list[CheckpointInfo]:
-        """All checkpoints in the order they were made, those that writers, readers and clones keep for themselves and
-        expired ones that were not collected yet included."""
+        """All checkpoints in the order they were made. Those of writers, readers and clones are among them, and
+        expired ones that were not collected yet."""
         self._guard.check()
         return await self._guard.while_open(manage.listed(self._driver, self._path))

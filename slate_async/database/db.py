@@ -40,9 +40,9 @@ from slate_async.types import DELETE, PUT, RowLimits
 class Db(OpenDatabase[WriterReads]):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
-    Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
-    `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`; of scans and
-    snapshots `ConflictError`, when what they read was compacted and removed under them."""
+    Every method raises `FencedError` once a newer writer took over, `ClosedError` after closing, `InvalidError` for
+    wrong arguments or another event loop, `UnavailableError` and `CorruptionError`. Scans and snapshots raise
+    `ConflictError` when compaction and GC removed what they read."""
 
     checkpoints: Checkpoints
     """What keeps the database readable as it was."""

@@ -20,8 +20,7 @@ class GarbageCollector(Handle):
     """Made by `slate_async.open_gc` or `Environment.open_gc`, never directly.
 
     It closes itself, with the cause, when it cannot read something that the database still needs. It logs and retries
-    when the store does not answer, when it does not find the database for a while, and when a clone's parent is
-    damaged."""
+    when the store does not answer, when the database is missing for a while, and when a clone's parent is damaged."""
 
     _noun = "garbage collector"
 
@@ -44,9 +43,9 @@ class GarbageCollector(Handle):
 
         ``on_progress`` is called after each request that deletes. A cancelled caller abandons the wait, not the round.
 
-        Raises `InvalidError` if the database does not exist or was never finished, `CorruptionError` if something that
-        the database needs cannot be read (then nothing was deleted), `UnavailableError`, and what a closed collector
-        raises."""
+        Raises `InvalidError` if the database does not exist or was never finished, `UnavailableError`, and what a
+        closed collector raises. Raises `CorruptionError` if something that the database needs cannot be read; then
+        nothing was deleted."""
         self._check()
         work = self._supervisor.run("one GC round", self._schedule.collect(dry_run, on_progress))
         return await self._guard.while_open(work)

@@ -135,10 +135,10 @@ class IngestJob(Handle):
         written since it began, so that its rows are all there is
 
         Any later call for the same job returns the first answer. Raises `IngestPendingError` when no writer has applied
-        it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was aborted; or if it was
-        committed as another batch, or as none; or if something was written that it would have to replace, too, in
-        mode ``"exclusive"``. `FencedError` if that one lost the writer's role before its commit.
-        `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again.
+        it in time; it stays pending. `ConflictError` if the job expired or was aborted, or was committed as another
+        batch or as none. Also in mode ``"exclusive"``, if something was written that the job would have to replace.
+        `FencedError` if an exclusive job lost the writer's role before its commit. `InvalidError` if SSTs overlap,
+        are another job's, or are not there. `UnavailableError`: unknown; ask again.
 
         A job that is leased is aborted before any error leaves this call, and `UnavailableError` has the outcome
         ``"not_applied"``. If that is unknown, `IngestPendingError` names the job and the command that ends it."""

@@ -37,12 +37,12 @@ class OpenDatabase(Handle, Reads[S]):
         return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
-        """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
-        zone, or seconds since the epoch.
+        """The database as it was when ``seq`` was its newest sequence number, or at ``time``. A time is a datetime
+        with its time zone, or seconds since the epoch.
 
-        For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
-        as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
-        the setting ``retention_ms``), and for the future."""
+        For a time it is the newest state known to be no later. That is exact while the rows of that time are in the
+        log, else as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what
+        is kept (see the setting ``retention_ms``), and for the future."""
         self._reads.begun += 1
         return Snapshot(self._reads, self._reads.as_of(seq, time))
 
@@ -71,8 +71,8 @@ class OpenDatabase(Handle, Reads[S]):
         sort_memory_bytes, sort_spill_bytes: rows of SSTs are sorted by number so many bytes at a time in memory, and so
         many in a temporary file; rows that fit into neither are read again
 
-        Raises `InvalidError` here, or when the feed begins: for what is not here yet, or was compacted (the lowest
-        number there is, is named; the setting ``retention_ms`` says how long changes are kept)."""
+        Raises `InvalidError` here, or when the feed begins, for changes that are not here yet or were compacted. It
+        names the lowest number there is. The setting ``retention_ms`` says how long changes are kept."""
         if self._feeds is None:
             raise InvalidError("a reader on a checkpoint sees no changes; open one that follows the database")
         options = FeedOptions(

@@ -48,7 +48,7 @@ class Readable(Protocol):
         durable: bool = False,
     ) -> Scan:
         """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, in key order, as they are
-        at this call; ``reverse`` gives the last ones first, ``limit`` at most so many."""
+        at this call. ``reverse`` gives the last ones first, ``limit`` at most so many."""
 
     def splits(
         self,
@@ -130,8 +130,8 @@ class Reads(Generic[S]):
         target_bytes: int = SPLIT_BYTES,
         durable: bool = False,
     ) -> list[Split]:
-        """Key ranges that cover those of `scan` once, in order, with about ``target_bytes`` of SSTs each: for readers
-        in parallel, each with a scan of one range.
+        """Key ranges that cover those of `scan` once, in order, with about ``target_bytes`` of SSTs each. Readers in
+        parallel each scan one range.
 
         Judged by what manifest and indexes say, at most `MOST_SPLITS` of them; rows in memory count for nothing.
         Raises `InvalidError` unless ``target_bytes`` is positive."""

@@ -28,10 +28,10 @@ class DbReader(OpenDatabase[FollowerReads]):
     on a checkpoint shows that for ever, and judges expiry at the time the checkpoint was made. All rows it shows are
     durable, so ``durable`` changes nothing.
 
-    Errors of every method: `ClosedError` after closing (``__cause__`` says why, if it closed itself: the database was
-    destroyed, stored bytes are wrong), `InvalidError` for wrong arguments or another event loop, or a checkpoint that
-    does not exist, `UnavailableError`, `CorruptionError`; of scans and snapshots `ConflictError`, when what they read
-    was removed under them: without checkpoints (``pin=False``), or after the reader's were lost."""
+    Every method raises `ClosedError` after closing; ``__cause__`` says why, if it closed itself. Every method raises
+    `InvalidError` for wrong arguments, another event loop or a missing checkpoint, `UnavailableError` and
+    `CorruptionError`. Scans and snapshots raise `ConflictError` when what they read was removed: without checkpoints
+    (``pin=False``), or after the reader's were lost."""
 
     _noun = "reader"
 
@@ -70,8 +70,8 @@ class DbReader(OpenDatabase[FollowerReads]):
     # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for others)
 
     def seq_to_time(self, seq: int) -> float:
-        """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is
-        in the log, else as fine as the manifest's samples.
+        """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure. That is exact
+        while it is in the log, else as fine as the manifest's samples.
 
         Raises `InvalidError` for a number that is not here yet, or older than what is known."""
         return self._reads.seq_to_time(seq)

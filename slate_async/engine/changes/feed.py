@@ -37,8 +37,9 @@ class ChangeFeed:
     same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what its
     subscription retains stays until the feed is garbage, or the subscription expires.
 
-    Errors: `ClosedError` and `FencedError` of its database; `InvalidError` when the rows it was to deliver, or its
-    subscription, no longer exist; `UnavailableError`, after which the caller may ask again; `CorruptionError`."""
+    It raises `ClosedError` and `FencedError` of its database, and `CorruptionError`. It raises `InvalidError` when
+    the rows it was to deliver, or its subscription, no longer exist. After `UnavailableError` the caller may ask
+    again."""
 
     def __init__(
         self,
