@@ -178,9 +178,11 @@ class _Window(Generic[A, B]):
                 raise
             except BaseException as error:  # noqa: BLE001 - raised where the result is taken
                 self._failed = True
-                result.set_exception(error)
+                if not result.done():
+                    result.set_exception(error)
             else:
-                result.set_result(found)
+                if not result.done():  # by a caller that was cancelled while it waited, and closes soon
+                    result.set_result(found)
             begun = self._begin()
         self._running -= 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import partial
@@ -212,3 +213,34 @@ async def test_whatever_ends_work_ahead_is_raised_and_not_waited_for() -> None:
 
     with pytest.raises(Ended):
         await asyncio.wait_for(anext(ahead(ending, numbered(1, 1), limit=1, budget=100)), 20)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_work_that_ends_in_the_step_in_which_its_caller_is_cancelled_is_nobodys_failure(fails: bool) -> None:
+    """The result that it waits for is cancelled with it, and the work comes to its end before the caller runs."""
+    gate, unseen = asyncio.Event(), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(str(context)))
+
+    async def work(number: int) -> int:
+        await gate.wait()
+        if fails:
+            raise ValueError(number)
+        return number
+
+    async def items() -> AsyncGenerator[tuple[int, int]]:
+        yield 1, 1
+
+    async def take() -> list[int]:
+        return [number async for number in ahead(work, items(), limit=1, budget=10)]
+
+    taking = asyncio.create_task(take())
+    await asyncio.sleep(0.01)
+    gate.set()  # the work goes on in the next step, before the caller learns that it is cancelled
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    del taking
+    await asyncio.sleep(0.01)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unseen == []
