@@ -34,7 +34,7 @@ def main() -> None:
     limits = {"maxRowsPerTrigger": ROWS, "partitionBytes": PARTITION_BYTES}
     changes = read_changes(spark, source, metastore=of_source, **limits).drop("create_time")
     writer = changes.repartitionByRange(WORKERS, "key").writeStream.format("slate").option("metastore", of_target)
-    writer = writer.option("checkpointLocation", checkpoint).option("appId", "copy").option("orderColumn", "seq")
+    writer = writer.option("checkpointLocation", checkpoint).option("orderColumn", "seq")
     query = (writer.trigger(availableNow=True) if end else writer).start(target)
     query.awaitTermination()
     spark.stop()

@@ -386,7 +386,7 @@ async def test_a_stream_begins_after_a_time(tmp_path: Path) -> None:
             begin = await planner.begin()
             assert await seqs_of(tmp_path, begin, await planner.latest(begin, everything), planner) == [3]
         async with planning(tmp_path, startingTime=time.time() + 3_600) as planner:
-            with pytest.raises(slate.InvalidError, match="has not come yet"):
+            with pytest.raises(slate.InvalidError, match="is in the future"):
                 await planner.begin()
 
 
