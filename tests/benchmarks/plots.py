@@ -19,8 +19,8 @@ DPI = 110
 
 
 def plot_family(family: Family, samples: Samples, plan: Plan, folder: Path) -> Path | None:
-    """Save ``NAME.png``; ``None`` where matplotlib is not installed."""
-    if find_spec("matplotlib") is None:
+    """Save ``NAME.png``; ``None`` where matplotlib is not installed, or no engine ran."""
+    if find_spec("matplotlib") is None or not samples.found:
         return None
     import matplotlib as mpl
 

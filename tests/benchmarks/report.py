@@ -106,4 +106,5 @@ def report(family: Family, samples: Samples, plan: Plan, console: Console) -> No
         show_goals(console, family, samples)
     path = write_results(family.name, results_of(family, samples, plan))
     drawn = plot_family(family, samples, plan, RESULTS)
-    console.print(f"  {path}" + (f", {drawn}" if drawn else " (no plot: matplotlib is not installed)"), style="dim")
+    missing = "matplotlib is not installed" if samples.found else "no engine ran"
+    console.print(f"  {path}" + (f", {drawn}" if drawn else f" (no plot: {missing})"), style="dim")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.benchmarks.engines import missing_peers
+from tests.benchmarks.families.durable import STORE
 from tests.benchmarks.families.registry import FAMILIES
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS
@@ -46,3 +48,15 @@ async def test_a_family_measures_what_its_goals_are_about(
         assert samples.has(goal.of, goal.subject), goal.text
         if goal.to is not None and (goal.to[1] == OURS or not missing_peers()):
             assert samples.has(*goal.to), goal.text
+
+
+@pytest.mark.parametrize("name", ["put", "get", "durable"])
+@pytest.mark.parametrize("only", [OURS, "another engine"])
+async def test_a_report_is_written_and_drawn_without_peers(
+    name: str, only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, family, samples = replace(PLAN, only=(only,)), FAMILIES[name], Samples()
+    await family.one_round(Turn(0, plan, samples))
+    written = reported(family, samples, tmp_path, monkeypatch)
+    assert {subject for found in written["samples"].values() for subject in found} <= {only, STORE}
+    assert (tmp_path / "bench-results" / f"{name}.png").exists() == bool(samples.found)
