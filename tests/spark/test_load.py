@@ -91,7 +91,7 @@ async def test_rows_come_in_beside_a_live_writer(spark: SparkSession, tmp_path: 
             settings=slate.Settings(sst_bytes=20_000),
         )
         there = [(key, value) for key, (value, put) in last.items() if put]
-        assert (info.state, info.rows) == ("applied", len(last))
+        assert (info.state, info.rows, info.deletes) == ("applied", len(there), len(last) - len(there))
         stored = [row async for row in db.scan().rows()]
         assert ([(row.key, row.value) for row in stored] == sorted(there)) is True
         assert {row.seq for row in stored} == {2}
