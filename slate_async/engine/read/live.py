@@ -18,6 +18,8 @@ from slate_async.engine.read.merge import (
     Round,
     Stream,
     close_stream,
+    edge_key,
+    edge_of,
     first_row_after,
     key_at,
     never_nowait,
@@ -121,8 +123,9 @@ class LiveRows(AsyncIterator[Columns]):
         self._now_ms = now_ms
         self._yield_budget = yield_budget
         self._reverse = reverse
+        self._edge = 0 if reverse else -1
         self._decided: bytes | None = None
-        self._whole: bytes | None = None
+        self._whole: Columns | bytes | None = None
 
     async def __anext__(self) -> Columns:
         while True:
@@ -146,7 +149,7 @@ class LiveRows(AsyncIterator[Columns]):
         rows = found.rows
         if found.order is None:
             if rows.seen_from is not None and rows.seen_from <= self._max_seq:
-                self._whole = key_at(rows, 0 if self._reverse else -1)
+                self._whole = edge_of(rows, self._edge)
                 return rows
             found = Round(self._undecided(rows))
         return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms)
@@ -157,7 +160,7 @@ class LiveRows(AsyncIterator[Columns]):
         A key that is spread over batches shows its newest version first (a single row per batch in reverse).
         """
         if self._whole is not None:
-            self._decided, self._whole = self._whole, None
+            self._decided, self._whole = edge_key(self._whole, self._edge), None
         if len(batch) and self._decided is not None and key_at(batch, 0) == self._decided:
             batch = batch.slice(first_row_after(batch, self._decided), len(batch))
         visible = np.flatnonzero(batch.seqs <= self._max_seq)

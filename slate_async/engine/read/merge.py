@@ -42,6 +42,10 @@ LEAST_ROWS = 64
 more."""
 
 
+FEW_ROWS = 16
+"""So few rows may be large ones."""
+
+
 def never_nowait() -> Columns | None:
     """The next batch without waiting of a stream that always waits: none."""
     return None
@@ -257,6 +261,17 @@ def key_at(columns: Columns, row: int) -> bytes:
     """The key of one row; negative rows count from the end."""
     key: bytes = columns.keys[row].as_py()
     return key
+
+
+def edge_of(columns: Columns, row: int) -> Columns | bytes:
+    """The key of one row, to be kept: of many rows the rows, because few scans ask for it; of few, which may be large,
+    the key alone."""
+    return columns if len(columns) >= FEW_ROWS else key_at(columns, row)
+
+
+def edge_key(edge: Columns | bytes, row: int) -> bytes:
+    """The key that `edge_of` kept for that ``row``."""
+    return edge if isinstance(edge, bytes) else key_at(edge, row)
 
 
 def first_row_from(columns: Columns, key: bytes) -> int:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
-from slate_async.engine.read.merge import key_at
+from slate_async.engine.read.merge import edge_key, edge_of
 from slate_async.engine.read.missing_objects import RETRIES, retries_exhausted
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.view import Pin
@@ -37,18 +37,15 @@ class RetryingRows:
         self._prefetch = prefetch
         self._pin: Pin | None = point.view.pin()
         self._rows: LiveRows | None = None
-        self._behind: bytes | None = None
+        self._edge = 0 if reverse else -1
+        self._behind: Columns | bytes | None = None
 
     def next_nowait(self) -> Columns | None:
         """As `next`, if that takes no waiting. Never suspends."""
         batch = None if self._rows is None else self._rows.next_nowait()
         if batch is not None:
-            self._behind = self._far_key(batch)
+            self._behind = edge_of(batch, self._edge)
         return batch
-
-    def _far_key(self, batch: Columns) -> bytes:
-        """The key that comes last in scan order. The batch is its consumer's: one row may be large."""
-        return key_at(batch, 0 if self._reverse else -1)
 
     async def next(self) -> Columns | None:
         """The next batch, ascending by key; ``None`` at the end."""
@@ -68,16 +65,16 @@ class RetryingRows:
                 self._adopt(await self._same_point(self._point, missing))
                 continue
             if batch is not None:
-                self._behind = self._far_key(batch)
+                self._behind = edge_of(batch, self._edge)
             return batch
         raise retries_exhausted(last)
 
     def _adopt(self, point: ReadPoint) -> None:
         """Continue in ``point``, which shows the same rows, behind the last batch."""
         if self._behind is not None and self._reverse:
-            self._ahead = KeyRange(self._ahead.start, self._behind)
+            self._ahead = KeyRange(self._ahead.start, edge_key(self._behind, self._edge))
         elif self._behind is not None:
-            self._ahead = KeyRange(self._behind + b"\0", self._ahead.end)
+            self._ahead = KeyRange(edge_key(self._behind, self._edge) + b"\0", self._ahead.end)
         self._behind = None
         self._point, self._pin = point, point.view.pin()
 
