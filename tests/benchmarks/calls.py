@@ -67,13 +67,15 @@ async def gets(rows: Rows) -> dict[str, float]:
 
 
 async def puts(rows: Rows, few: Rows) -> dict[str, float]:
-    """Writes that are not waited for, and writes of many tasks that wait until they are durable."""
+    """Writes that are not waited for, up to the flush that makes them durable (how much of it runs beside them is
+    chance), and writes of many tasks that wait each."""
     batches = [rows[start : start + BATCH_ROWS] for start in range(0, len(rows), BATCH_ROWS)]
 
     async def one_by_one(db: slate.Db) -> None:
         put = db.put
         for key, value in rows:
             await put(key, value, await_durable=False)
+        await db.flush()
 
     async def in_batches(db: slate.Db) -> None:
         for pairs in batches:
@@ -82,6 +84,7 @@ async def puts(rows: Rows, few: Rows) -> dict[str, float]:
             for key, value in pairs:
                 put(key, value)
             await db.write(batch, await_durable=False)
+        await db.flush()
 
     async def durable(db: slate.Db) -> None:
         queue = iter(few)
@@ -94,8 +97,8 @@ async def puts(rows: Rows, few: Rows) -> dict[str, float]:
 
     found: dict[str, float] = {}
     kinds = {
-        "put": (rows, one_by_one),
-        f"write of {BATCH_ROWS:,} rows": (rows, in_batches),
+        "put, flush": (rows, one_by_one),
+        f"write of {BATCH_ROWS:,} rows, flush": (rows, in_batches),
         f"durable put, {TASKS} tasks": (few, durable),
     }
     for name, (written, work) in kinds.items():
