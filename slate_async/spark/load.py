@@ -26,7 +26,8 @@ from slate_async.engine.ingest.watch import IngestMode, check_mode
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
-from slate_async.spark.options import place
+from slate_async.spark.known_job import OnKnown, check_known, count_rows
+from slate_async.spark.options import check_choice, place
 from slate_async.spark.progress import LoadProgress, ProgressSink, watched
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import batch_job, sst_bytes
@@ -68,6 +69,7 @@ def bulk_load(
     metastore: str | None = None,
     settings: slate.Settings | None = None,
     create: bool = True,
+    on_known: OnKnown = "error",
     progress: ProgressSink | None = None,
 ) -> slate.IngestInfo:
     """Put the rows of ``df`` into the database at ``path``, all in one step for every reader; what became of it.
@@ -85,6 +87,7 @@ def bulk_load(
     wait, timeout: until it is applied, for so many seconds or a timedelta; else it may be ``"pending"`` still
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings, create: as of `slate_async.open`; the database's settings for SSTs are not known here
+    on_known: a job id that is known, of a load of another number of rows: ``"error"``, or ``"skip"``: it is done
     progress: called with a `LoadProgress` every half a second, on another thread, and when a silent writer is awaited
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
@@ -92,14 +95,12 @@ def bulk_load(
     time, and it stays pending; `ConflictError`: it was aborted, or expired; `UnavailableError`: unknown, call again
     with the same job id, or not applied, as its ``outcome`` says; what Spark raises. Unless it is committed by then,
     the database is as it was."""
-    check_mode(mode)
-    at, name = place(path), _name(job_id, batch)
+    _check_choices(mode, on_known)
+    at, name, chosen = place(path), _name(job_id, batch), _settings(settings, target_sst_bytes)
     waited_s, lifetime_s = seconds(timeout, "timeout"), seconds(lifetime, "lifetime")
-    chosen = _settings(settings, target_sst_bytes)
     rows = arrange(
         df, key=key, value=value, op=op, expire=expire, ttl=ttl, order=order, sort_mode=sort_mode, partitions=partitions
     )
-    worker = this_worker()
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
         return await environment.open_ingest(
@@ -114,17 +115,17 @@ def bulk_load(
             on_wait=partial(_waits, progress),
         )
 
-    job = worker.run(begin)
+    job = this_worker().run(begin)
     try:
         with _ended(job, name), watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
+            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch, on_known, replace)
         with _ended(job, name):
-            info = worker.run(lambda _: job.commit(ssts, batch=batch, wait=wait, timeout=waited_s))
+            info = this_worker().run(lambda _: job.commit(ssts, batch=batch, wait=wait, timeout=waited_s))
         if batch is not None and info.state == "duplicate":
             logger.warning(SKIPPED, *batch[::-1], path)
         return info
     finally:
-        worker.run(lambda _: job.close())
+        this_worker().run(lambda _: job.close())
 
 
 def _waits(progress: ProgressSink | None, said: str) -> None:
@@ -134,6 +135,11 @@ def _waits(progress: ProgressSink | None, said: str) -> None:
             progress(LoadProgress(waiting=said))
         except Exception:
             logger.exception("telling the progress of a load failed")
+
+
+def _check_choices(mode: IngestMode, on_known: OnKnown) -> None:
+    check_mode(mode)
+    check_choice("on_known", on_known, OnKnown)
 
 
 def _name(job_id: str | None, batch: tuple[str, int] | None) -> str | None:
@@ -181,12 +187,16 @@ def _made(
     job: slate.IngestJob,
     duplicates: Duplicates,
     batch: tuple[str, int] | None,
+    on_known: OnKnown,
+    replace: bool,
 ) -> list[slate.IngestedSst]:
     """The SSTs of ``rows``; none if the job is committed already."""
     worker = this_worker()
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
         if batch is None:
+            if on_known == "error":
+                check_known(info, count_rows(rows, duplicates, replace=replace), replace=replace)
             logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
         else:
             logger.warning(SKIPPED, *batch[::-1], path)

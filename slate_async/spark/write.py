@@ -23,15 +23,19 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import slate_async as slate
+from slate_async.codec.columns import Columns
 from slate_async.database.opening import Opening
 from slate_async.engine.ingest.manage import StreamBatch
+from slate_async.engine.ingest.rows import RowChecker
 from slate_async.engine.ingest.watch import IngestMode
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
+from slate_async.spark.known_job import check_known
 from slate_async.spark.load import LOADED_BEFORE
 from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
+from slate_async.types import PUT
 
 logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
@@ -48,6 +52,7 @@ class Written(WriterCommitMessage):
 
     ssts: tuple[str, ...]
     committed_before: bool = False
+    rows: int = 0
     query_id: str | None = None
 
 
@@ -159,11 +164,23 @@ def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> Written:
         async with _open(environment, options, job_id) as job:
             if (await job.info()).state != "registered":
-                return Written((), committed_before=True)
+                return Written((), committed_before=True, rows=await _count(batches, options))
             ssts = await job.write(batches, duplicates=options.duplicates)
             return Written(tuple(sst.to_json() for sst in ssts))
 
     return feed(ordered, write)
+
+
+async def _count(batches: AsyncIterator[pa.RecordBatch], options: WriteOptions) -> int:
+    """As `count_rows`."""
+    checker, rows = RowChecker(0, options.duplicates), 0
+    async for batch in batches:
+        rows += sum(_counted(part, options) for part in checker.take(batch))
+    return rows + sum(_counted(part, options) for part in checker.finish())
+
+
+def _counted(rows: Columns, options: WriteOptions) -> int:
+    return int((rows.kinds == PUT).sum()) if options.replace else len(rows)
 
 
 def _commit(
@@ -186,6 +203,9 @@ def _commit(
                         outcome="not_applied",
                     )
                 if batch is None:
+                    if options.on_known == "error" and all(message.committed_before for message in written):
+                        asked = sum(message.rows for message in written)
+                        check_known(await job.info(), asked, replace=options.replace)
                     logger.warning(LOADED_BEFORE, job_id, options.path, state)
             info = await job.commit(
                 [slate.IngestedSst.from_json(sst) for sst in results],

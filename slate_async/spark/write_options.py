@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast, get_args
 from uuid import UUID
 
 from pyspark.sql.types import StructType
@@ -13,6 +14,7 @@ from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.watch import MODES, IngestMode, check_mode
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
+from slate_async.spark.known_job import OnKnown
 from slate_async.spark.options import Options, boolean, byte_count, seconds
 from slate_async.spark.typed_rows import RowTypes, RowWriter
 from slate_async.types import MAX_SEQ
@@ -47,6 +49,7 @@ class WriteOptions:
     timeout_s: float
     app_id: str | None
     checkpoint_location: str | None
+    on_known: OnKnown
     replace: bool
     leased: bool = False
 
@@ -67,6 +70,7 @@ class WriteOptions:
             timeout_s=given.take("timeout", seconds, DEFAULT_TIMEOUT_S),
             app_id=given.take("appId", _app_id, None),
             checkpoint_location=given.take("checkpointLocation", str, None),
+            on_known=cast(OnKnown, given.choice("onKnown", get_args(OnKnown), "error")),
             replace=replace,
         )
         given.finish()

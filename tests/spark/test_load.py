@@ -113,7 +113,10 @@ async def test_without_a_writer_it_waits_or_takes_over(
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "applied"
     other = small(spark, [("a", "another load of the same name")])
-    assert (await load(other, tmp_path, job_id="one")).rows == 2
+    assert (await load(other, tmp_path, job_id="one", on_known="skip")).rows == 2
+    with pytest.raises(slate.InvalidError, match="job 'one' is applied, with 2 rows, and these are 1"):
+        await load(other, tmp_path, job_id="one")
+    assert (await load(df, tmp_path, job_id="one")).state == "applied"
     empty = await load(df.limit(0), tmp_path, batch=("app", 7), mode="exclusive")
     assert (empty.state, empty.rows) == ("applied", 0)
     with caplog.at_level("WARNING", "slate_async.spark"):

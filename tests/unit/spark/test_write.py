@@ -60,7 +60,7 @@ def test_what_another_driver_committed_and_aborted_is_no_load_of_nothing(tmp_pat
     asyncio.run(commit_elsewhere())
     load = writer(tmp_path, ingestMode="exclusive")
     told = load.write(iter([BATCH]))
-    assert told == Written((), committed_before=True)
+    assert told == Written((), committed_before=True, rows=BATCH.num_rows)
     asyncio.run(abort())
     with pytest.raises(slate.ConflictError, match="aborted meanwhile; write again"):
         load.commit([told])
@@ -75,7 +75,13 @@ def test_repeating_a_load_warns_that_its_rows_are_not_in(tmp_path: Path, caplog:
     load = writer(tmp_path, ingestMode="exclusive")
     load.commit([load.write(iter([BATCH]))])
     assert not caplog.records
-    load.commit([load.write(iter([BATCH.slice(1)]))])
+    with pytest.raises(slate.InvalidError, match=f"with {BATCH.num_rows} rows, and these are {BATCH.num_rows - 1}"):
+        load.commit([load.write(iter([BATCH.slice(1)]))])
+    assert not caplog.records
+    load.commit([load.write(iter([BATCH]))])
+    skipping = writer(tmp_path, onKnown="skip")
+    skipping.commit([skipping.write(iter([BATCH.slice(1)]))])
+    caplog.records.pop()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "job load into" in caplog.text
     assert "loaded before" in caplog.text
