@@ -13,8 +13,8 @@ from tests.engine import KINDS, Kind, contents, until
 
 SHORT: dict[str, Any] = {
     "on_outage": "reopen",
-    "retry_deadline_ms": 300,
-    "request_timeout_ms": 200,
+    "retry_deadline_ms": 900,
+    "request_timeout_ms": 700,
     "takeover_deadline_ms": 5000,
     "manifest_poll_interval_ms": 30,
 }
