@@ -65,10 +65,10 @@ async def collect(session: Session, wanted: CollectRequest) -> int:
     return next(iter(codes), OK)
 
 
-async def _once(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:
+async def _once(session: Session, path: str, collector: GarbageCollector, dry_run: bool) -> None:
     """Rounds until nothing is left that may go now; a dry run tells of one."""
     while True:
-        report = await one.collect(dry_run=dry_run)
+        report = await collector.collect(dry_run=dry_run)
         if dry_run:
             _list_objects(session, path, report)
         session.output.fields("garbage", summary(path, report))
@@ -76,10 +76,10 @@ async def _once(session: Session, path: str, one: GarbageCollector, dry_run: boo
             return
 
 
-async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:
+async def _follow(session: Session, path: str, collector: GarbageCollector, dry_run: bool) -> None:
     """What each round did, for ever."""
     session.output.note(f"collecting the garbage of {path}; Ctrl-C ends it")
-    async for report in one.rounds():
+    async for report in collector.rounds():
         if session.output.as_json:
             session.output.json(summary(path, report))
         else:

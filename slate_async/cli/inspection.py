@@ -104,10 +104,10 @@ async def show_log(session: Session) -> int:
     return OK
 
 
-def _log_row(one: LogEntry) -> tuple[str, ...]:
-    seqs = "-" if one.min_seq is None else f"{one.min_seq}-{one.max_seq}"
-    numbers = (str(one.position), _or_dash(one.epoch), one.kind, _or_dash(one.rows), seqs, str(one.size))
-    return (*numbers, one.status, one.key)
+def _log_row(entry: LogEntry) -> tuple[str, ...]:
+    seqs = "-" if entry.min_seq is None else f"{entry.min_seq}-{entry.max_seq}"
+    numbers = (str(entry.position), _or_dash(entry.epoch), entry.kind, _or_dash(entry.rows), seqs, str(entry.size))
+    return (*numbers, entry.status, entry.key)
 
 
 def _or_dash(number: int | None) -> str:
@@ -135,10 +135,10 @@ async def show_sst(session: Session, wanted: str, encoding: Encoding) -> int:
     return OK
 
 
-def _block_row(number: int, one: BlockInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
-    key = show(one.first_key, encoding, output.charset)
-    sizes = (str(one.rows), str(one.offset), str(one.stored_bytes), str(one.raw_bytes))
-    return (str(number), key, *sizes, one.codec)
+def _block_row(number: int, block: BlockInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
+    key = show(block.first_key, encoding, output.charset)
+    sizes = (str(block.rows), str(block.offset), str(block.stored_bytes), str(block.raw_bytes))
+    return (str(number), key, *sizes, block.codec)
 
 
 async def show_runs(session: Session, encoding: Encoding) -> int:
@@ -154,8 +154,8 @@ async def show_runs(session: Session, encoding: Encoding) -> int:
     return OK
 
 
-def _run_row(one: RunInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
-    name = one.ssts[0].object_id.hex() if one.run_id is None else str(one.run_id)
-    sizes = (str(len(one.ssts)), str(one.size), str(one.rows), f"{one.tombstone_share:.1%}")
-    keys = (show(key, encoding, output.charset) for key in (one.first_key, one.last_key))
-    return ("L0" if one.run_id is None else str(one.level), name, *sizes, f"{one.min_seq}-{one.max_seq}", *keys)
+def _run_row(run: RunInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
+    name = run.ssts[0].object_id.hex() if run.run_id is None else str(run.run_id)
+    sizes = (str(len(run.ssts)), str(run.size), str(run.rows), f"{run.tombstone_share:.1%}")
+    keys = (show(key, encoding, output.charset) for key in (run.first_key, run.last_key))
+    return ("L0" if run.run_id is None else str(run.level), name, *sizes, f"{run.min_seq}-{run.max_seq}", *keys)

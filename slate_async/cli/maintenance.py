@@ -125,8 +125,8 @@ def _named(notes: Sequence[Finding]) -> str:
     return f"{notes[0].object_name} and {len(notes) - 1} more" + (f" ({nbytes} bytes together)" if nbytes else "")
 
 
-def _finding_row(one: Finding) -> tuple[str, str, str]:
-    return one.object_name, "-" if one.offset is None else str(one.offset), one.what
+def _finding_row(finding: Finding) -> tuple[str, str, str]:
+    return finding.object_name, "-" if finding.offset is None else str(finding.offset), finding.what
 
 
 # ---- mirror

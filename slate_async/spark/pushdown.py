@@ -53,18 +53,18 @@ def narrowed(span: KeyRange, filters: Sequence[Filter]) -> KeyRange:
     return KeyRange(start, end)
 
 
-def _bounds(one: Filter) -> KeyRange:
+def _bounds(filter_: Filter) -> KeyRange:
     """The keys from the first to the last one that pass; all, if nothing is known of the filter."""
-    if getattr(one, "attribute", None) != ("key",):
+    if getattr(filter_, "attribute", None) != ("key",):
         return EVERY_KEY
-    if isinstance(one, In):
-        keys = [bytes(key) for key in one.value if key is not None]
+    if isinstance(filter_, In):
+        keys = [bytes(key) for key in filter_.value if key is not None]
         return KeyRange(min(keys), _after(max(keys))) if keys else KeyRange(b"", b"")
-    value = getattr(one, "value", None)
+    value = getattr(filter_, "value", None)
     if not isinstance(value, bytes | bytearray):
         return EVERY_KEY
     key = bytes(value)
-    match one:
+    match filter_:
         case EqualTo():
             return KeyRange(key, _after(key))
         case GreaterThan():

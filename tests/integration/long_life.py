@@ -19,7 +19,7 @@ from uuid import UUID
 import slate_async as slate
 from tests.integration import counting
 from tests.integration.at_rest import check_exact
-from tests.integration.parts import PATIENCE_S, Collector, Compactor, Life, Part, Reader, Writer
+from tests.integration.parts import PATIENCE_S, Compactor, GarbageCollector, Life, Part, Reader, Writer
 from tests.integration.places import Place
 
 SMALL: dict[str, object] = {
@@ -120,7 +120,7 @@ class Play:
             case ["compactor"]:
                 return Compactor(name, self.life, ["tests/integration/compactor.py", *place])
             case ["collector"]:
-                return Collector(name, self.life, ["tests/integration/garbage_collector.py", *place])
+                return GarbageCollector(name, self.life, ["tests/integration/garbage_collector.py", *place])
             case ["follower", number]:
                 return Reader(name, self.life, [SCRIPT, "follow", *place, *(["--no-pin"] if number == "3" else [])])
             case ["holder"]:

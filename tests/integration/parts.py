@@ -147,7 +147,7 @@ class Compactor(Part):
     work = ("committed", "moved")
 
 
-class Collector(Part):
+class GarbageCollector(Part):
     """Collects garbage."""
 
     work = ("collected",)

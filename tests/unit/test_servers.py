@@ -32,7 +32,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _wait_gone(pid: int) -> bool:
+def _wait_ended(pid: int) -> bool:
     for _ in range(500):
         if not _alive(pid):
             return True
@@ -139,8 +139,8 @@ def test_stop_kills_children_too() -> None:
     child = int((server.folder / "child").read_text())
     parent = server.pid
     server.stop()
-    assert _wait_gone(parent)
-    assert _wait_gone(child)
+    assert _wait_ended(parent)
+    assert _wait_ended(child)
     assert not server.folder.exists()
 
 
@@ -177,4 +177,4 @@ def test_a_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert _alive(pid)
         parent.send_signal(signal.SIGKILL)
-    assert _wait_gone(pid)
+    assert _wait_ended(pid)

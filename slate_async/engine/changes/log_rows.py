@@ -79,7 +79,7 @@ class LogRows:
         return fitting
 
     async def _sorted(self, opened: tuple[LogObject, SstReader]) -> LoggedRows:
-        one, reader = opened
+        logged, reader = opened
         parts: list[Columns] = []
         async with aclosing(read_batches(reader, None, None, read_bytes=READ_BYTES)) as batches:
             async for batch in batches:
@@ -89,7 +89,7 @@ class LogRows:
             rows = concat(parts)
             return rows.take(np.argsort(rows.seqs))
 
-        return self._placed(one, await self._offload.run(by_seq))
+        return self._placed(logged, await self._offload.run(by_seq))
 
-    def _placed(self, one: LogObject, rows: Columns) -> LoggedRows:
-        return LoggedRows(one.key, rows, Position(one.id + 1, one.header.writer_epoch))
+    def _placed(self, logged: LogObject, rows: Columns) -> LoggedRows:
+        return LoggedRows(logged.key, rows, Position(logged.id + 1, logged.header.writer_epoch))

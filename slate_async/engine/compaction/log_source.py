@@ -123,17 +123,17 @@ class LogSource:
             if known is not None:
                 self._known[logged.key] = known
 
-    async def _open(self, one: LogObject) -> _Known | None:
+    async def _open(self, logged: LogObject) -> _Known | None:
         """The object's header and, of an SST, its statistics; ``None`` if it was collected meanwhile."""
-        if one.header.kind is not ObjectKind.SST:
-            return _Known(one.header, None, 0)
-        reader = self._ssts.open_log(one.key, one.size, one.header.object_id, must_exist=False)
+        if logged.header.kind is not ObjectKind.SST:
+            return _Known(logged.header, None, 0)
+        reader = self._ssts.open_log(logged.key, logged.size, logged.header.object_id, must_exist=False)
         try:
             stats = (await reader.load()).stats
         except ObjectNotFoundError:
             return None
-        ref = stored_sst_ref(one.key, one.header.object_id, one.size, stats, one.header.writer_epoch)
-        return _Known(one.header, ref, stats.max_create_ms)
+        ref = stored_sst_ref(logged.key, logged.header.object_id, logged.size, stats, logged.header.writer_epoch)
+        return _Known(logged.header, ref, stats.max_create_ms)
 
     def _judge(self, state: ManifestState, wanted: list[tuple[int, str]]) -> LogLook:
         walk = ContiguousWalk(state.log_start, state.log_floor)

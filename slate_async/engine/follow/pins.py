@@ -139,14 +139,14 @@ class ReaderPins:
             await self._driver.commit(DeleteCheckpoints(frozenset(self._unwanted)))
             self._unwanted = {}
 
-    async def _refresh(self, one: _Held, now_ms: int) -> None:
+    async def _refresh(self, pin: _Held, now_ms: int) -> None:
         expire_ms = now_ms + self._lifetime_ms
         try:
-            await self._driver.commit(RefreshCheckpoint(one.id, now_ms, expire_ms))
+            await self._driver.commit(RefreshCheckpoint(pin.id, now_ms, expire_ms))
         except InvalidError as error:
-            self._lose(one, str(error))
+            self._lose(pin, str(error))
         else:
-            one.expire_ms = expire_ms
+            pin.expire_ms = expire_ms
             self.refreshed += 1
 
     def _look_for_lost(self, head: ManifestState) -> None:
@@ -154,22 +154,22 @@ class ReaderPins:
             if head.checkpoint(pin.id) is None:
                 self._lose(pin, "it is not in the manifest any more")
 
-    def _lose(self, one: _Held, why: str) -> None:
+    def _lose(self, pin: _Held, why: str) -> None:
         """The checkpoint was removed by hand, or it expired while this process slept: the next `pin` makes another."""
         self.lost += 1
-        scans = "; a scan or snapshot under it may fail" if one.read_from else ""
+        scans = "; a scan or snapshot under it may fail" if pin.read_from else ""
         logger.warning(
             "%s: this reader's checkpoint %s was lost (%s); the reader makes another one%s",
             self._name,
-            one.id,
+            pin.id,
             why,
             scans,
         )
-        self._unwanted[one.id] = None
-        if one is self._current:
+        self._unwanted[pin.id] = None
+        if pin is self._current:
             self._current = None
         else:
-            self._older.remove(one)
+            self._older.remove(pin)
 
     def _held(self) -> list[_Held]:
         return [*self._older, *([] if self._current is None else [self._current])]

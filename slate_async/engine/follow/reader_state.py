@@ -146,21 +146,21 @@ class ReaderState:
             await self._add_ssts(objects)
         self.position = end
 
-    async def _load(self, one: LogObject) -> None:
+    async def _load(self, logged: LogObject) -> None:
         """Append the object's rows to the active table, a turn of the loop between steps, then show them all."""
         active, decoding = self._active, self._opener.cache.decoding
-        async with decoded_rows(one, self._offload, decoding) as columns:
+        async with decoded_rows(logged, self._offload, decoding) as columns:
             rows = len(columns)
             fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
-            check_room(one, fresh, self._held_bytes, self._most_bytes)
+            check_room(logged, fresh, self._held_bytes, self._most_bytes)
             for start in range(0, len(fresh), ROWS_PER_TURN):
                 if start:
                     await asyncio.sleep(0)
                 active.table.extend(fresh.slice(start, min(start + ROWS_PER_TURN, len(fresh))))
-        active.last_position = one.id
+        active.last_position = logged.id
         self.last_seq = max(self.last_seq, active.table.last_seq)
-        self.position = Position(one.id + 1, max(self.position.floor, one.header.writer_epoch))
-        self._count(one, rows)
+        self.position = Position(logged.id + 1, max(self.position.floor, logged.header.writer_epoch))
+        self._count(logged, rows)
         if active.table.nbytes >= self._table_bytes:
             self._rotate()
             self.view = self._new_view()
@@ -184,10 +184,10 @@ class ReaderState:
         self._frozen.append(self._active)
         self._active = _Replayed(Memtable(), self._active.last_position)
 
-    def _count(self, one: LogObject, rows: int) -> None:
+    def _count(self, logged: LogObject, rows: int) -> None:
         self.stats.objects += 1
         self.stats.rows += rows
-        self.stats.nbytes += one.size
+        self.stats.nbytes += logged.size
 
     # ---- the manifest
 

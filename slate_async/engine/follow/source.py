@@ -38,7 +38,7 @@ class CheckpointSource:
         self._checkpoint = checkpoint
         # A copy of a checkpoint names its source's version, which holds the one that was made with it.
         made = [named.create_ms for named in reader_state.manifest.checkpoints if named.ref == checkpoint.ref]
-        self._moment_ms = min(made, default=checkpoint.create_ms)
+        self._expiry_time_ms = min(made, default=checkpoint.create_ms)
         self._driver = driver
 
     @property
@@ -48,7 +48,7 @@ class CheckpointSource:
 
     def expiry_time_ms(self, now_ms: int) -> int:
         """See `ReaderSource`. A checkpoint shows what was alive when it was made, or the one it is a copy of."""
-        return self._moment_ms
+        return self._expiry_time_ms
 
     async def advance_past(self, missing: MissingError) -> None:
         """See `ReaderSource`. While the checkpoint is there, nothing it names may be missing."""

@@ -32,7 +32,7 @@ class Reachable:
     versions: frozenset[VersionRef]
 
 
-class VersionGoneError(Exception):
+class VersionMissingError(Exception):
     """A version that the state names is not there. The state was overtaken, or the version was lost."""
 
     def __init__(self, ref: VersionRef) -> None:
@@ -102,7 +102,7 @@ class Reach:
     async def of(self, state: ManifestState) -> Reachable:
         """What ``state`` keeps: a committed state, or one that an edit made of it.
 
-        Raises `VersionGoneError`: a collector that knows newer states was here, or the manifest is damaged."""
+        Raises `VersionMissingError`: a collector that knows newer states was here, or the manifest is damaged."""
         named = dict.fromkeys(living_versions(state))
         self._known = {ref: known for ref, known in self._known.items() if ref in named}
         for ref in named:
@@ -117,5 +117,5 @@ class Reach:
     async def _read(self, ref: VersionRef) -> _Kept:
         stored = await self._driver.read_stored(ref)
         if stored is None:
-            raise VersionGoneError(ref)
+            raise VersionMissingError(ref)
         return _Kept(await self._runtime.offload.run(lambda: own_keys(stored.state.ssts())), stored.base)

@@ -25,7 +25,7 @@ from slate_async.engine.gc.batch import Batch
 from slate_async.engine.gc.head_history import Sighting, newest_until, parse_sighting, revise
 from slate_async.engine.gc.log import LogJudge
 from slate_async.engine.gc.plan import UnnamedSst, with_floor
-from slate_async.engine.gc.reachable import Reach, Reachable, VersionGoneError
+from slate_async.engine.gc.reachable import Reach, Reachable, VersionMissingError
 from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport
 from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
@@ -164,7 +164,7 @@ class Sweeper:
             await self._check_place(head)
             try:
                 return await self._judge_by(head, dry_run)
-            except VersionGoneError as missing:
+            except VersionMissingError as missing:
                 newest = await self._driver.load()
                 if newest is not None and missing.ref in [
                     newest.ref,

@@ -154,20 +154,20 @@ class HotRanges:
         """``key`` was read: its range is used. Called now and then, which is often enough to tell which are."""
         self.ranges[bisect_right(self.starts, key) - 1].used = True
 
-    def remove(self, one: HotRange) -> None:
+    def remove(self, hot_range: HotRange) -> None:
         """Forget ``one``. Idempotent."""
-        at = bisect_left(self.starts, one.start, 1)
-        if at < len(self.ranges) and self.ranges[at] is one:
+        at = bisect_left(self.starts, hot_range.start, 1)
+        if at < len(self.ranges) and self.ranges[at] is hot_range:
             del self.starts[at], self.ranges[at]
-            self._forget(one)
+            self._forget(hot_range)
 
-    def _forget(self, one: HotRange) -> None:
-        self._nbytes -= one.nbytes
-        if one.together:
-            self.whole.remove(one.start, one.end)
-        for key in one.keys:
+    def _forget(self, hot_range: HotRange) -> None:
+        self._nbytes -= hot_range.nbytes
+        if hot_range.together:
+            self.whole.remove(hot_range.start, hot_range.end)
+        for key in hot_range.keys:
             del self.rows[key]
-        one.keys = []
+        hot_range.keys = []
 
     def retire(self) -> None:
         """The database has other levels now. Reads under way may go on with these, but their memory may be

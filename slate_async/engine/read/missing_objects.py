@@ -6,7 +6,7 @@ the state moved on without the object (compacted, then collected), the read goes
 the head still names the object it is lost (`CorruptionError`).
 
 A point read may use the newer view as it is. A scan or a snapshot, whose read point is fixed, may use it only if it
-shows that read point exactly (`check_same_moment`): compaction keeps just the newest version of a key.
+shows that read point exactly (`check_same_point`): compaction keeps just the newest version of a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETRIES = 3
 """How often one read is done again."""
 
 
-def check_same_moment(old: ReadView, max_seq: int, covered_seq: int, missing: MissingError) -> None:
+def check_same_point(old: ReadView, max_seq: int, covered_seq: int, missing: MissingError) -> None:
     """Raise `ConflictError` unless a newer view, whose SSTs hold numbers up to ``covered_seq``, shows up to ``max_seq``
     what ``old`` does: nothing newer may have hidden a row of it, nor may a row have expired since."""
     if covered_seq > max_seq or old.may_expire:

@@ -14,7 +14,7 @@ from slate_async.engine.read import time_travel
 from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.missing_objects import RETRIES, check_same_moment, retries_exhausted
+from slate_async.engine.read.missing_objects import RETRIES, check_same_point, retries_exhausted
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.read.view import Pin, ReadView
@@ -172,7 +172,7 @@ class HistorySource(ReadSource):
         with about_a_read():
             await self._advance(missing)
         state = self._state
-        check_same_moment(point.view, point.max_seq, state.manifest.last_seq, missing)
+        check_same_point(point.view, point.max_seq, state.manifest.last_seq, missing)
         return point._replace(view=state.view)
 
     def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:

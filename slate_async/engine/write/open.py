@@ -246,11 +246,13 @@ async def _checked(
                 look.missing, state, driver.load, partial(context.ground.check_again, load_head=driver.load)
             )
             check_looked_at(state, looked_at)
+        raise UnavailableError(
+            f"{context.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again"
+        )
     except BaseException:
         if register is not None:
             await run_to_completion(register.close())
         raise
-    raise UnavailableError(f"{context.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again")
 
 
 async def _check_newest(context: DatabaseContext, state: ManifestState, look: LogLook) -> None:
@@ -377,8 +379,8 @@ async def _pass_fences(
 def _replayer(context: DatabaseContext, settings: Settings, claimed: ManifestState) -> Replayer:
     ssts = context.ssts(claimed.database_id)
 
-    def open_sst(one: LogObject) -> SstReader:
-        return ssts.open_log(one.key, one.size, one.header.object_id)
+    def open_sst(logged: LogObject) -> SstReader:
+        return ssts.open_log(logged.key, logged.size, logged.header.object_id)
 
     return Replayer(
         epoch=claimed.writer_epoch,

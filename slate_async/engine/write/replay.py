@@ -107,25 +107,25 @@ class Replayer:
         self._small_bytes = 0
         self._held_bytes = 0
 
-    async def add(self, one: LogObject) -> None:
+    async def add(self, logged: LogObject) -> None:
         """See `Replay`. Raises `CorruptionError` naming the log object that does not decode."""
         if not self._state.wal_enabled:
-            check_kind(one, ObjectKind.SST)
-            self._ssts.append(one)
+            check_kind(logged, ObjectKind.SST)
+            self._ssts.append(logged)
             return
-        if one.size < SMALL_BYTES:
-            blocks = segment_blocks(one, self._decoding.capacity_bytes)
+        if logged.size < SMALL_BYTES:
+            blocks = segment_blocks(logged, self._decoding.capacity_bytes)
             raw_bytes = raw_bytes_of(blocks)
             if raw_bytes < SMALL_BYTES:
-                self._small.append(one)
+                self._small.append(logged)
                 self._small_blocks += blocks
                 self._small_bytes += raw_bytes
                 if self._small_bytes >= TOGETHER_BYTES or len(self._small) >= TOGETHER_OBJECTS:
                     await self.drain()
                 return
         await self.drain()
-        async with decoded_rows(one, self._offload, self._decoding) as rows:
-            await self._take([one], rows)
+        async with decoded_rows(logged, self._offload, self._decoding) as rows:
+            await self._take([logged], rows)
 
     async def drain(self) -> None:
         """See `Replay`. Small objects are decoded together, which takes a third of the time."""

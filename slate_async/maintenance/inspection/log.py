@@ -94,16 +94,16 @@ def _entries(state: ManifestState, register: WriterRegister | None, checked: Seq
     return entries
 
 
-def _entry(one: CheckedObject, status: LogObjectStatus | None) -> LogEntry:
-    header, seqs = one.header, one.seqs or (None, None)
+def _entry(checked: CheckedObject, status: LogObjectStatus | None) -> LogEntry:
+    header, seqs = checked.header, checked.seqs or (None, None)
     return LogEntry(
-        position=one.name.position,
-        epoch=one.name.epoch if header is None else header.writer_epoch,
+        position=checked.name.position,
+        epoch=checked.name.epoch if header is None else header.writer_epoch,
         kind="unreadable" if header is None else _KINDS[header.kind.name],
-        rows=one.rows if one.whole and not one.findings else None,
+        rows=checked.rows if checked.whole and not checked.findings else None,
         min_seq=seqs[0],
         max_seq=seqs[1],
-        size=one.info.size,
-        status="damaged" if one.findings or status is None else status.value,
-        key=one.info.key,
+        size=checked.info.size,
+        status="damaged" if checked.findings or status is None else status.value,
+        key=checked.info.key,
     )

@@ -41,8 +41,8 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
     """Read the log of ``kept``. Raises `CorruptionError`, `UnavailableError`."""
     state, last = kept.state, kept.next_id - 1
 
-    def open_sst(one: LogObject) -> SstReader:
-        return opener.open_log(one.key, one.size, one.header.object_id)
+    def open_sst(logged: LogObject) -> SstReader:
+        return opener.open_log(logged.key, logged.size, logged.header.object_id)
 
     replayer = Replayer(
         epoch=state.writer_epoch,

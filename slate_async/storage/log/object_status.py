@@ -73,19 +73,19 @@ def classify(state: ManifestState, register: WriterRegister | None, objects: Seq
     return [_by_walk(found, state.log_start, walk) for found in objects]
 
 
-def _by_walk(one: Seen, log_start: int, walk: ContiguousWalk) -> LogObjectStatus:
-    fence = one.kind is ObjectKind.FENCE
-    if one.name.position < log_start:
+def _by_walk(seen: Seen, log_start: int, walk: ContiguousWalk) -> LogObjectStatus:
+    fence = seen.kind is ObjectKind.FENCE
+    if seen.name.position < log_start:
         return LogObjectStatus.FENCE if fence else LogObjectStatus.COMPACTED
-    if one.name.position != walk.next_id:
+    if seen.name.position != walk.next_id:
         return LogObjectStatus.PENDING
-    if walk.offer(one.name.position, one.epoch) is Verdict.ZOMBIE:
+    if walk.offer(seen.name.position, seen.epoch) is Verdict.ZOMBIE:
         return LogObjectStatus.ZOMBIE
     return LogObjectStatus.FENCE if fence else LogObjectStatus.VALID
 
 
-def _by_register(one: Seen, log_start: int, register: WriterRegister) -> LogObjectStatus:
-    position, epoch = one.name
+def _by_register(seen: Seen, log_start: int, register: WriterRegister) -> LogObjectStatus:
+    position, epoch = seen.name
     if position < log_start:
         return LogObjectStatus.COMPACTED
     if register.owner(position) != epoch:

@@ -56,7 +56,7 @@ class Replay(Protocol):
     def begin(self, state: ManifestState) -> None:
         """What comes next is the log of ``state`` from its start on. What came before is void."""
 
-    async def add(self, one: LogObject) -> None:
+    async def add(self, logged: LogObject) -> None:
         """The next data object, which may be put off until `drain`. Raises `CorruptionError`."""
 
     async def drain(self) -> None:
@@ -69,7 +69,7 @@ class NoReplay:
     def begin(self, state: ManifestState) -> None:
         """See `Replay`."""
 
-    async def add(self, one: LogObject) -> None:
+    async def add(self, logged: LogObject) -> None:
         """See `Replay`."""
 
     async def drain(self) -> None:

@@ -31,7 +31,7 @@ FIRST = {
     "ignore_running_compactions": 2,
     "add_below_the_floor": 36,
     "evict_and_keep_the_epoch": 28,
-    "copy_a_checkpoint_that_is_gone": 33,
+    "copy_a_missing_checkpoint": 33,
 }
 """Where to begin with the breakages that few worlds show: with one that did when this was written."""
 Patch = pytest.MonkeyPatch
@@ -122,7 +122,7 @@ def collect_versions_as_of_now(patch: Patch) -> None:
     patch.setattr(Sweeper, "_sweep_versions", collect)
 
 
-def copy_a_checkpoint_that_is_gone(patch: Patch) -> None:
+def copy_a_missing_checkpoint(patch: Patch) -> None:
     """Rule 27: the source of a checkpoint is looked up in a state read before, not in the one edited."""
     apply, seen = CreateCheckpoint.apply, {}
 
@@ -169,7 +169,7 @@ BREAKAGES: tuple[Callable[[Patch], None], ...] = (
     judge_by_the_state_before,
     forget_the_bases,
     collect_versions_as_of_now,
-    copy_a_checkpoint_that_is_gone,
+    copy_a_missing_checkpoint,
     ignore_checkpoints_in_the_log,
     collect_fences,
     never_raise_the_floor,

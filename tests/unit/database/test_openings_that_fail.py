@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 import slate_async as slate
+from metastores.if_match import ObjectRegister
 from metastores.memory import MemoryFactory
+from metastores.protocol import Register
 from slate_async.codec.header import HEADER_BYTES
+from slate_async.engine.context import DatabaseContext
+from slate_async.engine.write import open as opening_of_writers
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, ObjectInfo, ObjectStore, PutMode
+from slate_async.storage.log.missing import LogLook, MissingObject
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.types import Buffer
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, on, open_db, runtime
 from tests.support.towns import Life, MortalStore
@@ -193,3 +199,37 @@ async def test_a_tail_that_was_flushed_and_collected_under_the_look_is_no_damage
         assert len(await contents(db)) == 5
     [_, objects] = collected
     assert objects or not kind.wal_enabled
+
+
+async def test_an_opening_that_ends_after_its_last_look_closes_its_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = memory_store()
+    async with open_db(store, EPOCHS) as db:
+        epoch = db.status().epoch
+    made, closed, looks = [0], [0], [0]
+    make, close = DatabaseContext.register, ObjectRegister.close
+
+    def counted(context: DatabaseContext, state: ManifestState) -> Register | None:
+        made[0] += 1
+        return make(context, state)
+
+    async def counted_close(register: ObjectRegister) -> None:
+        closed[0] += 1
+        await close(register)
+
+    async def always_missing(*_: object) -> LogLook:
+        looks[0] += 1
+        return LogLook(0, None, MissingObject(1, "log/1", 1))
+
+    async def moved(_: MissingObject, state: ManifestState, *__: object) -> ManifestState:
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatabaseContext, "register", counted)
+        patch.setattr(ObjectRegister, "close", counted_close)
+        patch.setattr(opening_of_writers, "look_at_log", always_missing)
+        patch.setattr(opening_of_writers, "judge_missing", moved)
+        with pytest.raises(slate.UnavailableError, match="moved during each"):
+            await open_db(store, EPOCHS)
+    assert (made, closed, looks) == ([1], [1], [opening_of_writers.TAKEOVERS])
+    async with open_db(store, EPOCHS) as db:
+        assert db.status().epoch == epoch + 1

@@ -297,8 +297,8 @@ class Taken:
     def begin(self, state: ManifestState) -> None:
         self.objects = []
 
-    async def add(self, one: LogObject) -> None:
-        self.objects.append(one)
+    async def add(self, logged: LogObject) -> None:
+        self.objects.append(logged)
 
     async def drain(self) -> None:
         pass
