@@ -14,6 +14,13 @@ OTHERS = {"benchmarks", "engine/compaction/cases"}
 """Folders that mirror no package: tests of `tests/benchmarks`, and cases that a test module reads."""
 
 
+WITHOUT_FOLDER = {
+    "metastores/testing": "the suite of metastores, which `unit/metastores/test_suites.py` runs against broken ones",
+    "objectstore/testing": "the suite of stores, which `tests/conformance` runs",
+}
+"""Packages without a folder of unit tests, and why."""
+
+
 def folders(below: Path) -> set[str]:
     """Paths of the folders below ``below`` that hold files, relative to it."""
     files = (path for path in below.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
@@ -66,6 +73,15 @@ def test_a_helper_of_another_folder_is_found(tmp_path: Path, module: str, import
 
 def test_every_folder_mirrors_a_package() -> None:
     assert folders(UNIT) - packages(ROOT) == OTHERS
+
+
+def test_every_package_has_its_folder() -> None:
+    assert packages(ROOT) - folders(UNIT) == WITHOUT_FOLDER.keys()
+
+
+def test_every_folder_of_a_package_has_tests() -> None:
+    mirrors = {UNIT / package for package in packages(ROOT) - WITHOUT_FOLDER.keys()}
+    assert sorted(folder for folder in mirrors if not list(folder.rglob("test_*.py"))) == []
 
 
 def test_every_folder_with_tests_is_a_package() -> None:

@@ -8,7 +8,7 @@ import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.settings import Settings
 from tests.engine import Kind, ManualClock, abandon, contents, open_db, open_reader, until
-from tests.unit.database.test_reader_pins import poll
+from tests.support.readers import poll
 
 LIMIT = 1 << 20
 VALUE = bytes(64 << 10)

@@ -12,8 +12,9 @@ import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
-from tests.engine import ManualClock, StoreInHand, contents, open_db, open_reader, until
+from tests.engine import ManualClock, StoreInHand, contents, open_db, open_reader
 from tests.support.manifests import collect, commit, compact, head
+from tests.support.readers import poll
 
 LIFETIME_MS = 600_000
 HALF = LIFETIME_MS // 2
@@ -65,15 +66,6 @@ async def test_a_checkpoint_from_the_opening_to_the_close(
         await reader.refresh()
         assert (await ids(memory))[0] == second.id, "what was replaced goes with the next"
     assert await held(memory) == []
-
-
-async def poll(reader: slate.DbReader) -> None:
-    """As when the time for it has come."""
-    rounds = reader.metrics()["reader.rounds"]
-    polling = reader._polling
-    assert polling is not None
-    polling.poll_due()
-    await until(lambda: reader.metrics()["reader.rounds"] > rounds and not polling.polling, "the poll")
 
 
 async def test_polls_go_over_to_new_ssts_now_and_then_or_when_memory_is_crowded(
