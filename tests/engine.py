@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.database.open import in_private_environment
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
@@ -94,7 +93,11 @@ class on:
         self._environment = partial(slate.Environment, runtime=runtime)
 
     def __getattr__(self, name: str) -> Any:
-        return in_private_environment(getattr(slate.Environment, name), self._environment)
+        def opened(*args: Any, **kwargs: Any) -> Any:
+            private = self._environment()
+            return getattr(private, name)(*args, **kwargs)._ending(private.close)
+
+        return opened
 
 
 def memory_store(objects: MemoryObjects | None = None) -> MemoryStore:

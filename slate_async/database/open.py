@@ -21,13 +21,11 @@ R = TypeVar("R")
 H = TypeVar("H", bound=Handle)
 
 
-def in_private_environment(
-    method: Callable[Concatenate[Environment, P], Opening[H]], environment: Callable[[], Environment] = Environment
-) -> Callable[P, Opening[H]]:
-    """``method`` of an ``environment`` that is made for the call, and closed after what it opens."""
+def in_private_environment(method: Callable[Concatenate[Environment, P], Opening[H]]) -> Callable[P, Opening[H]]:
+    """``method`` of an environment that is made for the call, and closed after what it opens."""
 
     def opened(*args: P.args, **kwargs: P.kwargs) -> Opening[H]:
-        private = environment()
+        private = Environment()
         return method(private, *args, **kwargs)._ending(private.close)
 
     return called_like(method, opened, bound=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.database import admin as engine
+from slate_async.database import admin as asynchronous
 from slate_async.database.ingests import Ingests as EngineIngests
 from slate_async.database.inspection import Inspection as EngineInspection
 from slate_async.engine.changes.feed import BATCH_ROWS
@@ -79,7 +79,7 @@ class Inspection:
         return self._loop.run(self._inspection.runs)
 
 
-class Admin(Handle[engine.Admin]):
+class Admin(Handle[asynchronous.Admin]):
     """Made by `slate_async.sync.open_admin`, never directly. Methods and errors are those of `slate_async.Admin`.
 
     Callbacks are called in the loop's thread: they must not call what is opened here."""
@@ -91,7 +91,7 @@ class Admin(Handle[engine.Admin]):
     inspect: Inspection
     """Shows what is stored, as it is stored."""
 
-    def __init__(self, loop: LoopThread, admin: engine.Admin) -> None:
+    def __init__(self, loop: LoopThread, admin: asynchronous.Admin) -> None:
         super().__init__(loop, admin)
         self.checkpoints = Checkpoints(loop, admin.checkpoints)
         self.ingests = Ingests(loop, admin.ingests)

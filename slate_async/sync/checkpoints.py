@@ -6,7 +6,7 @@ import builtins
 from uuid import UUID
 
 from slate_async.arguments import Duration
-from slate_async.database import checkpoints as engine
+from slate_async.database import checkpoints as asynchronous
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.runtime.loop_thread import LoopThread
@@ -15,7 +15,7 @@ from slate_async.runtime.loop_thread import LoopThread
 class Checkpoints:
     """``db.checkpoints`` and ``admin.checkpoints``. Methods and errors are those of `slate_async.Checkpoints`."""
 
-    def __init__(self, loop: LoopThread, checkpoints: engine.Checkpoints) -> None:
+    def __init__(self, loop: LoopThread, checkpoints: asynchronous.Checkpoints) -> None:
         self._loop = loop
         self._checkpoints = checkpoints
 

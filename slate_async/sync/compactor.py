@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from slate_async.arguments import BytesLike
-from slate_async.database import compactor as engine
+from slate_async.database import compactor as asynchronous
 from slate_async.database.status import CompactorStatus
 from slate_async.sync.handle import Handle
 
 
-class DbCompactor(Handle[engine.DbCompactor]):
+class DbCompactor(Handle[asynchronous.DbCompactor]):
     """Made by `slate_async.sync.open_compactor`, never directly. Methods and errors are those of
     `slate_async.DbCompactor`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slate_async.arguments import BytesLike, Duration
-from slate_async.database import db as engine
+from slate_async.database import db as asynchronous
 from slate_async.database.status import Status
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.write import commit_group as group
@@ -44,13 +44,13 @@ class WriteHandle:
         return repr(self._handle).replace("<", "<sync ", 1)
 
 
-class Db(OpenDatabase[engine.Db]):
+class Db(OpenDatabase[asynchronous.Db]):
     """Made by `slate_async.sync.open`, never directly. Methods and errors are those of `slate_async.Db`."""
 
     checkpoints: Checkpoints
     """What keeps the database readable as it was."""
 
-    def __init__(self, loop: LoopThread, db: engine.Db) -> None:
+    def __init__(self, loop: LoopThread, db: asynchronous.Db) -> None:
         super().__init__(loop, db)
         self.checkpoints = Checkpoints(loop, db.checkpoints)
 

@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
-from slate_async.database import environment as engine
+from slate_async.database import environment as asynchronous
 from slate_async.database import handle
 from slate_async.database.open import called_like
 from slate_async.database.opener import Opener
@@ -28,7 +28,7 @@ H = TypeVar("H", bound=handle.Handle)
 
 
 def _without_await(
-    method: Callable[Concatenate[engine.Environment, P], Opening[H]], facade: Callable[[LoopThread, H], S]
+    method: Callable[Concatenate[asynchronous.Environment, P], Opening[H]], facade: Callable[[LoopThread, H], S]
 ) -> Callable[Concatenate[Environment, P], S]:
     """What ``method`` opens in the environment of the loop, as a ``facade``."""
 
@@ -59,7 +59,7 @@ class Environment:
         close_deadline_ms: int = 60_000,
     ) -> None:
         self._loop = shared_loop()
-        self._shared = engine.Environment(
+        self._shared = asynchronous.Environment(
             block_cache_bytes=block_cache_bytes, threads=threads, stores=stores, close_deadline_ms=close_deadline_ms
         )
         self._loop.at_end(self, self._shared.close)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from slate_async.arguments import Duration
-from slate_async.engine.changes import feed as engine
+from slate_async.engine.changes import feed as asynchronous
 from slate_async.engine.changes.change import Change
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.subscription import FeedPosition
@@ -21,7 +21,7 @@ class ChangeFeed:
 
     As `slate_async.ChangeFeed`: it may be left and iterated again, in the same way."""
 
-    def __init__(self, loop: LoopThread, feed: engine.ChangeFeed) -> None:
+    def __init__(self, loop: LoopThread, feed: asynchronous.ChangeFeed) -> None:
         self._loop = loop
         self._feed = feed
 
@@ -48,10 +48,10 @@ class ChangeFeed:
     def __iter__(self) -> Iterator[Change]:
         """Rows as `slate_async.Change`."""
         rows = self._loop.call(self._feed.__aiter__)
-        assert isinstance(rows, engine.Rows)
+        assert isinstance(rows, asynchronous.Rows)
         return self._rows(rows)
 
-    def _rows(self, rows: engine.Rows) -> Iterator[Change]:
+    def _rows(self, rows: asynchronous.Rows) -> Iterator[Change]:
         while (ready := self._loop.run(rows.more)) is not None:
             yield from ready
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from slate_async.database import garbage_collector as engine
+from slate_async.database import garbage_collector as asynchronous
 from slate_async.engine.gc.report import GcProgress, GcReport
 from slate_async.sync.handle import Handle
 
 
-class GarbageCollector(Handle[engine.GarbageCollector]):
+class GarbageCollector(Handle[asynchronous.GarbageCollector]):
     """Made by `slate_async.sync.open_gc`, never directly. Methods and errors are those of
     `slate_async.GarbageCollector`."""
 

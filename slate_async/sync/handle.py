@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from slate_async.database import handle as engine
+from slate_async.database import handle as asynchronous
 from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
 
-H = TypeVar("H", bound=engine.Handle)
+H = TypeVar("H", bound=asynchronous.Handle)
 THREAD = "slate-sync"
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from slate_async.arguments import Duration
-from slate_async.database import ingest as engine
+from slate_async.database import ingest as asynchronous
 from slate_async.engine.ingest.manage import IngestInfo, StreamBatch
 from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates
@@ -67,7 +67,7 @@ def _upload(loop: LoopThread, upload: Upload, batches: Batches) -> list[Ingested
         raise
 
 
-class IngestTask(Handle[engine.IngestTask]):
+class IngestTask(Handle[asynchronous.IngestTask]):
     """Made by `slate_async.sync.open_ingest_task`, never directly. As `slate_async.IngestTask`."""
 
     @property
@@ -80,7 +80,7 @@ class IngestTask(Handle[engine.IngestTask]):
         return _upload(self._loop, lambda given: self._handle.write(given, duplicates=duplicates), batches)
 
 
-class IngestJob(Handle[engine.IngestJob]):
+class IngestJob(Handle[asynchronous.IngestJob]):
     """Made by `slate_async.sync.open_ingest`, never directly. Methods and errors are those of
     `slate_async.IngestJob`."""
 

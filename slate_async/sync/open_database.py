@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from slate_async.arguments import Duration
-from slate_async.database import open_database as engine
+from slate_async.database import open_database as asynchronous
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.runtime.loop_thread import LoopThread
@@ -14,7 +14,7 @@ from slate_async.sync.handle import Handle
 from slate_async.sync.readable import Reads
 from slate_async.sync.snapshot import Snapshot
 
-D = TypeVar("D", bound=engine.OpenDatabase[Any])
+D = TypeVar("D", bound=asynchronous.OpenDatabase[Any])
 
 
 class OpenDatabase(Handle[D], Reads):

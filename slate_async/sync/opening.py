@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from slate_async.database import handle as engine
-from slate_async.database import open as entry
+from slate_async.database import handle
+from slate_async.database import open as asynchronous
 from slate_async.database.open import called_like
 from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
@@ -24,7 +24,7 @@ from slate_async.sync.reader import DbReader
 
 P = ParamSpec("P")
 S = TypeVar("S")
-H = TypeVar("H", bound=engine.Handle)
+H = TypeVar("H", bound=handle.Handle)
 
 
 def without_await(function: Callable[P, Opening[H]], facade: Callable[[LoopThread, H], S]) -> Callable[P, S]:
@@ -36,10 +36,10 @@ def without_await(function: Callable[P, Opening[H]], facade: Callable[[LoopThrea
     return called_like(function, call, returns=facade)
 
 
-open = without_await(entry.open, Db)
-open_reader = without_await(entry.open_reader, DbReader)
-open_admin = without_await(entry.open_admin, Admin)
-open_compactor = without_await(entry.open_compactor, DbCompactor)
-open_gc = without_await(entry.open_gc, GarbageCollector)
-open_ingest = without_await(entry.open_ingest, IngestJob)
-open_ingest_task = without_await(entry.open_ingest_task, IngestTask)
+open = without_await(asynchronous.open, Db)
+open_reader = without_await(asynchronous.open_reader, DbReader)
+open_admin = without_await(asynchronous.open_admin, Admin)
+open_compactor = without_await(asynchronous.open_compactor, DbCompactor)
+open_gc = without_await(asynchronous.open_gc, GarbageCollector)
+open_ingest = without_await(asynchronous.open_ingest, IngestJob)
+open_ingest_task = without_await(asynchronous.open_ingest_task, IngestTask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from slate_async.database import readable as engine
+from slate_async.database import readable as asynchronous
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
@@ -54,7 +54,7 @@ class Reads:
     """The methods of `Readable` on what the loop has open. The class that inherits them sets both attributes."""
 
     _loop: LoopThread
-    _reads: engine.Reads[Any]
+    _reads: asynchronous.Reads[Any]
 
     def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
         """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen."""

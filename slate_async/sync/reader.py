@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from slate_async.database import reader as engine
+from slate_async.database import reader as asynchronous
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.open_database import OpenDatabase
 
 
-class DbReader(OpenDatabase[engine.DbReader]):
+class DbReader(OpenDatabase[asynchronous.DbReader]):
     """Made by `slate_async.sync.open_reader`, never directly. Methods and errors are those of
     `slate_async.DbReader`."""
 

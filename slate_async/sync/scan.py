@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
-from slate_async.engine.read import scan as engine
+from slate_async.engine.read import scan as asynchronous
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import BATCH_ROWS
 from slate_async.engine.read.scan_steps import Pair
@@ -22,7 +22,7 @@ class Scan:
 
     It is iterated once. It pins what it reads until it is exhausted, closed or dropped."""
 
-    def __init__(self, loop: LoopThread, scan: engine.Scan) -> None:
+    def __init__(self, loop: LoopThread, scan: asynchronous.Scan) -> None:
         self._loop = loop
         self._scan = scan
         self._closed = False
@@ -30,13 +30,13 @@ class Scan:
     def __iter__(self) -> Iterator[Pair]:
         """Pairs of key and value."""
         pairs = self._loop.call(self._scan.__aiter__)
-        assert isinstance(pairs, engine.Chunks)
+        assert isinstance(pairs, asynchronous.Chunks)
         return self._each(pairs.more)
 
     def rows(self) -> Iterator[Row]:
         """`slate_async.Row` objects, with sequence number and times."""
         rows = self._loop.call(self._scan.rows)
-        assert isinstance(rows, engine.Chunks)
+        assert isinstance(rows, asynchronous.Chunks)
         return self._each(rows.more)
 
     def batches(self, max_rows: int = BATCH_ROWS, *, times: bool = False) -> Iterator[RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from slate_async.database import snapshot as engine
+from slate_async.database import snapshot as asynchronous
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.readable import Reads
 
@@ -14,7 +14,7 @@ class Snapshot(Reads):
     """A stable view at one sequence number. ``with db.snapshot() as snap``, or `close` it; a dropped one frees its
     pin."""
 
-    def __init__(self, loop: LoopThread, snapshot: engine.Snapshot) -> None:
+    def __init__(self, loop: LoopThread, snapshot: asynchronous.Snapshot) -> None:
         self._loop = loop
         self._reads = self._snapshot = snapshot
 
