@@ -35,6 +35,16 @@ def test_the_same_seed_gives_the_same_trace_in_two_interpreters() -> None:
     assert here.steps > 100
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_digests_are_printed_in_the_order_of_seeds(jobs: str) -> None:
+    options = ["--scenario", "tiny-register", "--start", "3", "--seeds", "3", "--jobs", jobs, "--digests"]
+    printed, _ = interpreter("scripts/simulate", *options, hash_seed="7").communicate(timeout=120)
+    results = [run_seed("tiny-register", seed) for seed in (3, 4, 5)]
+    assert printed.splitlines() == [
+        f"tiny-register {result.seed} {result.kind or 'passed'} {result.steps} {result.digest}" for result in results
+    ]
+
+
 def test_other_seeds_give_other_traces_and_keeping_the_trace_changes_nothing() -> None:
     digests = {run_seed("tiny-register", seed).digest for seed in range(5)}
     assert len(digests) == 5
