@@ -255,7 +255,7 @@ class MetaStoreSuite:
         newest = await commit(sleeper, 6, b"6")
         assert await other.latest() == Record(newest, b"6")
 
-    async def test_a_committer_asleep_since_its_commit_is_not_told_that_it_lost(self) -> None:
+    async def test_a_committer_asleep_since_its_commit_does_not_hear_that_it_lost(self) -> None:
         """It won, was superseded and deleted before it heard: committed or unknown, never a conflict."""
         wire = Wire()
         sleeper, other = await self.make_wired_metastores([wire, Wire()])

@@ -28,11 +28,17 @@ def check(root: Path) -> list[Finding]:
 
 def _of_one(source: Source, root: Path) -> list[Finding]:
     findings = [*text.characters(source), *text.leftovers(source), *text.license_text(source), *words.banned(source)]
-    findings += [*text.commands(source, root), *text.links(source, root), *prose.unclear(source)]
+    findings += [
+        *words.retired(source),
+        *text.short_readme(source),
+        *text.commands(source, root),
+        *text.links(source, root),
+        *prose.unclear(source),
+    ]
     if source.path.endswith(".py"):
         tree = ast.parse(source.text, source.path)
         findings += [*code.size(source, tree), *code.docstrings(source, tree), *code.outside_world(source, tree)]
-        findings += code.loop_names(source, tree)
+        findings += [*code.loop_names(source, tree), *words.identifiers(source, tree)]
     return findings
 
 

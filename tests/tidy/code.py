@@ -54,12 +54,16 @@ def docstrings(source: Source, tree: ast.Module) -> Iterator[Finding]:
 
 
 def loop_names(source: Source, tree: ast.Module) -> Iterator[Finding]:
-    """A loop variable is called for what it runs over."""
+    """A loop variable is called for what it runs over, and so is a parameter, unless it is one of two alike."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             target = node.target
             if isinstance(target, ast.Name) and target.id == "one":
                 yield Finding(source.path, target.lineno, "a loop variable is called one; give it its noun")
+        elif isinstance(node, ast.arguments) and source.is_product:
+            parameters = {parameter.arg: parameter.lineno for parameter in (*node.args, *node.kwonlyargs)}
+            if "one" in parameters and "other" not in parameters:
+                yield Finding(source.path, parameters["one"], "a parameter is called one; give it its noun")
 
 
 def outside_world(source: Source, tree: ast.Module) -> Iterator[Finding]:

@@ -19,8 +19,15 @@ LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|^(?:<{7}|>{7}) ")
 SCRIPT = re.compile(r"(?<![\w/.-])(?:\.ci|scripts)/[\w-]+(?:\.\w+)?")
 DECISION = re.compile(r"docs/decisions/(\d{4})-[^/]*\.md")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+README_LINES = 150
 UNWANTED_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 UNWANTED_CHARACTERS = {"\N{NO-BREAK SPACE}", "\N{REPLACEMENT CHARACTER}"}
+
+
+def short_readme(source: Source) -> Iterator[Finding]:
+    """The README is read in one go; what needs more room is a page."""
+    if source.path == "README.md" and len(source.lines) - 1 > README_LINES:
+        yield Finding(source.path, 0, f"has more than {README_LINES} lines")
 
 
 def characters(source: Source) -> Iterator[Finding]:

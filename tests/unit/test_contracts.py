@@ -97,6 +97,19 @@ def test_no_layer_is_a_list_of_loose_modules_and_nothing_is_excepted() -> None:
     assert [contract["id"] for contract in layered if not contract.get("exhaustive")] == ["products"]
 
 
+def loose_modules(package: Path) -> list[str]:
+    """Modules beside the folders of ``package``."""
+    return sorted(path.stem for path in package.glob("*.py") if path.stem != "__init__")
+
+
+def test_few_modules_lie_loose_at_the_top(tmp_path: Path) -> None:
+    """What everybody stands on may lie there; anything else has a floor."""
+    for name in ("__init__", "one", "two"):
+        (tmp_path / f"{name}.py").touch()
+    assert loose_modules(tmp_path) == ["one", "two"]
+    assert 0 < len(loose_modules(ROOT / "slate_async")) <= 8
+
+
 def test_a_new_package_is_under_every_contract(skeleton: Path) -> None:
     """That of products that come, too: `tests.tidy` names those that the contracts leave out."""
     left_out = {finding.message for finding in contracts.complete(skeleton)}

@@ -234,6 +234,72 @@ def test_words_that_hide_who_acts_are_refused() -> None:
     assert findings("tests/unit/test_time.py", "gone") == []
 
 
+def test_parameters_are_called_by_their_noun() -> None:
+    assert len(_of_code(code.loop_names, "def f(one): ...\nasync def g(*, one): ...\nlambda one: one")) == 3
+    assert _of_code(code.loop_names, "def f(one, other): ...") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "found"),
+    [
+        ("def check_same_moment(): ...", PRODUCT, ["moment"]),
+        ("self._moment_ms = 1", PRODUCT, ["moment"]),
+        ("class VersionGoneError: ...", "scripts/soak.py", ["gone"]),
+        ("def f(*, wasTold): ...", PRODUCT, ["told"]),
+        ("import x as is_gone", PRODUCT, ["gone"]),
+        ("moments = foretold + bygone_days", PRODUCT, []),
+        ("def check_same_moment(): ...", "tests/unit/test_time.py", []),
+    ],
+)
+def test_parts_of_identifiers_are_words(program: str, path: str, found: list[str]) -> None:
+    assert [message.split("'")[1] for message in _of_code(words.identifiers, program, path)] == found
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "findings"),
+    [
+        ("class Collector: ...", "tests/integration/parts.py", 1),
+        ("class LogCollectors: ...", PRODUCT, 1),
+        ("def test_a_collector_ends(): ...", "tests/unit/test_time.py", 1),
+        ("", "tests/integration/collector.py", 1),
+        ("class GarbageCollector: ...\nclass StatsCollector: ...", "tests/integration/garbage_collector.py", 0),
+        ("def test_collections(): ...\nclass Collection: ...\ncollector = 1", "tests/unit/test_time.py", 0),
+    ],
+)
+def test_what_is_collected_is_said(program: str, path: str, findings: int) -> None:
+    assert len(_of_code(words.identifiers, program, path)) == findings
+
+
+@pytest.mark.parametrize(
+    ("text_", "findings"),
+    [
+        ("withdraw_ingest, NotAdmittedError", 2),
+        ('outcome = "admitted"', 1),
+        ("status.behind_ms; metrics['loop.wakes']", 2),
+        ("db.changes(hold='x', hold_lifetime=1)", 2),
+        ("slate changes --hold x", 1),
+        ("self._let_go(); feed.place; db.create_checkpoint()", 3),
+        ("a take-over by the reader at_hand", 2),
+        ("memory admits it; a write is admitted; StoreInHand(hold=True); a takeover; holding", 0),
+    ],
+)
+def test_retired_words_are_refused(text_: str, findings: int) -> None:
+    assert len(list(words.retired(Source("docs/guide/reads.md", text_)))) == findings
+    assert list(words.retired(Source("CHANGELOG.md", text_))) == []
+
+
+def test_files_that_may_say_retired_words_do() -> None:
+    """An exception that nothing needs is dropped."""
+    root = Path(__file__).resolve().parents[2]
+    assert [path for path in words.MAY_SAY_RETIRED if not words.RETIRED.search((root / path).read_text())] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert list(text.short_readme(Source("README.md", "line\n" * 150))) == []
+    assert len(list(text.short_readme(Source("README.md", "line\n" * 151)))) == 1
+    assert list(text.short_readme(Source("CHANGELOG.md", "line\n" * 151))) == []
+
+
 def _of_page(page: str, path: str = "docs/guide/reads.md") -> list[tuple[int, str]]:
     return [(finding.line, finding.message) for finding in prose.unclear(Source(path, page))]
 

@@ -42,7 +42,7 @@ class ClonesOfOne:
         self._name = name
         self._open_stored = open_stored
         self._finished: set[UUID] = set()
-        self._told: set[UUID] = set()
+        self._reported: set[UUID] = set()
 
     async def end_abandoned(self, state: ManifestState, before_ms: int, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove those that were begun before then and are not finished; their names. ``dry_run`` only names them.
@@ -58,8 +58,8 @@ class ClonesOfOne:
                     if await self._is_abandoned(database, checkpoint, before_ms, dry_run):
                         found.append(database.name)
             except (UnavailableError, InvalidError, CorruptionError) as error:
-                level = logging.DEBUG if checkpoint.id in self._told else logging.WARNING
-                self._told.add(checkpoint.id)
+                level = logging.DEBUG if checkpoint.id in self._reported else logging.WARNING
+                self._reported.add(checkpoint.id)
                 logger.log(level, "%s: its clone %s cannot be looked after: %s", self._name, path, error)
         return tuple(found)
 

@@ -43,8 +43,8 @@ async def copy_log(
     another one in its place, `UnavailableError`."""
     wanted = log_keys(state.log_protocol, ranges, state.log_start, state.log_last_seen)
 
-    async def copy(one: tuple[int, str]) -> None:
-        log_id, key = one
+    async def copy(position: tuple[int, str]) -> None:
+        log_id, key = position
         data = (await source.store.get(key)).data
         move = partial(
             rehome,

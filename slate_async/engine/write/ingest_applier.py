@@ -255,8 +255,8 @@ async def log_references(ssts: Sequence[tuple[int, Table]]) -> list[tuple[int, S
     return await map_bounded(_reference, ssts, READS_IN_PARALLEL)
 
 
-async def _reference(one: tuple[int, Table]) -> tuple[int, SstRef]:
-    log_id, table = one
+async def _reference(logged: tuple[int, Table]) -> tuple[int, SstRef]:
+    log_id, table = logged
     source = table.source
     meta = await source.load()
     footer = meta.footer

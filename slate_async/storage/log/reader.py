@@ -89,8 +89,8 @@ class LogReader:
                 async for entry in wanted:
                     yield entry, entry[2] if self._whole else HEADER_BYTES
 
-        async def read(one: tuple[int, str, int]) -> tuple[int, str, LogObject | None]:
-            log_id, key, size = one
+        async def read(entry: tuple[int, str, int]) -> tuple[int, str, LogObject | None]:
+            log_id, key, size = entry
             if self._whole and size >= 2 * PART_BYTES:
                 return log_id, key, await self._read_parts(log_id, key, size, places)
             async with places:

@@ -155,7 +155,7 @@ REAL_SET = MemoryRegister.compare_and_set
             "_confirm",
             conflict_past_the_boundary,
             Manifests,
-            "test_a_committer_asleep_since_its_commit_is_not_told_that_it_lost",
+            "test_a_committer_asleep_since_its_commit_does_not_hear_that_it_lost",
         ),
         (MemoryFactory, MemoryRegister, "compare_and_set", last_one_wins, Manifests, "test_no_commit_is_lost"),
         (

@@ -106,7 +106,7 @@ class LifePlay(Play):
                 await node.run(keeper.read())
         await node.runtime.clock.sleep(LAST_LIFETIMES_SECONDS)
         await self._tidy(self.database)
-        self._check_let_go(left)
+        self._check_released(left)
         await self._look_again()
         self.estate.check()
 
@@ -146,7 +146,7 @@ class LifePlay(Play):
         await self._judge_clone(Clone(database, base=rows))
         await self._tidy(database)
 
-    def _check_let_go(self, left: list[Clone]) -> None:
+    def _check_released(self, left: list[Clone]) -> None:
         """What clones that nobody goes on making held in the source has been given back."""
         head = self.estate.eye(self.database).head
         assert head is not None

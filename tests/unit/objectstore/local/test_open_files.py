@@ -164,7 +164,7 @@ async def test_few_files_stay_open_and_none_of_a_closed_store(
     assert open_objects(tmp_path) == []
 
 
-async def test_they_are_let_go_when_the_process_runs_out_of_files(
+async def test_they_are_closed_when_the_process_runs_out_of_files(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cached(store)

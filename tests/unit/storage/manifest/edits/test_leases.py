@@ -104,7 +104,7 @@ def test_a_job_of_the_callers_name_or_that_nobody_waits_for_has_no_lease() -> No
         assert AdvanceGc(10**12, 0).apply(state) is None
 
 
-def test_a_collector_ends_it_too_and_spares_nothing_of_it() -> None:
+def test_gc_ends_it_too_and_spares_nothing_of_it() -> None:
     state = leased()
     assert AdvanceGc(LEASE_END_MS + 59, 60).apply(state) is None
     after = applied(state, AdvanceGc(LEASE_END_MS + 60, 60))
