@@ -20,7 +20,7 @@ STORIES = [story for examples in EXAMPLES.values() for story in stories_of(examp
 
 
 FENCE = re.compile(r"^ *```([a-z]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-LANGUAGES = {"python", "sh", "toml", "json", "text"}
+LANGUAGES = {"python", "sh", "sql", "toml", "json", "text"}
 
 
 def example(code: str, mark: str = "", setup: str = "", language: str = "python") -> Example:
