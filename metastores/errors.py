@@ -22,6 +22,9 @@ class MetaStoreNotFoundError(MetaStoreInvalidError):
 class MetaStoreCorruptionError(MetaStoreError):
     """Stored metadata fails its checksum or names another object. ``object_name`` says which."""
 
+    object_name: str
+    """The object, item or register that is corrupt."""
+
     def __init__(self, message: str, *, object_name: str) -> None:
         super().__init__(f"{object_name}: {message}")
         self.object_name = object_name

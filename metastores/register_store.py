@@ -48,6 +48,9 @@ class RegisterMetaStore:
     """`MetaStore` over ``register`` and ``bodies``. ``stats`` counts its outcomes and repeated readings, and what
     else its caller counts there; the register's own counts are not in it."""
 
+    stats: MetaStats
+    """Its counters, live."""
+
     def __init__(
         self,
         register: Register,

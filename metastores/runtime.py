@@ -26,6 +26,13 @@ class MetaRuntime:
         them no version is kept
     """
 
+    request_timeout: float
+    """Seconds for one request."""
+    deadline: float
+    """Seconds for one read or unconditional write with all its repetitions."""
+    version_keep_ms: int
+    """How long collectors leave a manifest version alone; 0: not at all."""
+
     __slots__ = ("_monotonic", "_now_ms", "_rng", "_sleep", "_token", "deadline", "request_timeout", "version_keep_ms")
 
     def __init__(

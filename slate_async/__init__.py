@@ -7,13 +7,16 @@
 """
 
 from slate_async import sync as sync
-from slate_async.codec.tuple_key import decode_key, encode_key
+from slate_async.arguments import BytesLike, Duration
+from slate_async.codec.header import ObjectHeader, ObjectKind
+from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
 from slate_async.database.admin import Admin
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
 from slate_async.database.environment import Environment
 from slate_async.database.garbage_collector import GarbageCollector
+from slate_async.database.handle import HandleState
 from slate_async.database.ingest import IngestJob, IngestTask
 from slate_async.database.ingests import Ingests
 from slate_async.database.inspection import Inspection
@@ -29,21 +32,31 @@ from slate_async.database.open import (
 from slate_async.database.opening import Opening
 from slate_async.database.readable import Readable
 from slate_async.database.reader import DbReader
+from slate_async.database.resources import DatabasePath
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import CompactorStatus, ReaderStatus, Status
-from slate_async.engine.changes.change import Change
+from slate_async.engine.changes.change import Change, Op
 from slate_async.engine.changes.feed import ChangeFeed
+from slate_async.engine.changes.options import FromSeq, Initial
+from slate_async.engine.changes.read_ahead import ReadAhead
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.checkpoint.info import CheckpointInfo
+from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.info import CloneInfo
-from slate_async.engine.compaction.progress import CompactionEvent
-from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport
-from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
+from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.progress import CompactionEvent, EventKind, EventSink
+from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport, GcStage
+from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError, IngestState, StreamBatch
 from slate_async.engine.ingest.orphans import IngestObject
+from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.sst_writer import Batches
+from slate_async.engine.ingest.watch import IngestMode, OnWait
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import Split
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.errors import (
@@ -55,63 +68,97 @@ from slate_async.errors import (
     InternalError,
     InvalidError,
     NotFoundError,
+    Outcome,
     SlateError,
     UnavailableError,
 )
-from slate_async.maintenance.inspection.log import LogEntry, LogInspection
+from slate_async.maintenance.inspection.log import LogEntry, LogEntryKind, LogInspection
 from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
-from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
-from slate_async.settings import Settings
-from slate_async.storage.liveness.observer import WriterLife
+from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
+from slate_async.settings import Compression, LogProtocol, Settings
+from slate_async.storage.format.sst import SstFooter
+from slate_async.storage.format.stats import SstStats
+from slate_async.storage.liveness.observer import LifeState, WriterLife
+from slate_async.storage.manifest.state import CheckpointOwner
 from slate_async.types import Row
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Admin",
+    "Batches",
     "BlockInspection",
+    "BlockingCompaction",
+    "BytesLike",
     "Change",
     "ChangeFeed",
     "CheckpointInfo",
+    "CheckpointOwner",
     "Checkpoints",
     "CloneInfo",
     "ClosedError",
-    "GcProgress",
-    "GcReport",
     "CompactionEvent",
     "CompactorStatus",
+    "Compression",
     "ConfigError",
     "ConflictError",
     "CorruptionError",
+    "DatabasePath",
     "Db",
     "DbCompactor",
     "DbReader",
+    "Duplicates",
+    "Duration",
     "Environment",
+    "EventKind",
+    "EventSink",
+    "Executor",
+    "FeedPosition",
     "FencedError",
     "Finding",
-    "GarbageObject",
+    "FromSeq",
     "GarbageCollector",
-    "BlockingCompaction",
+    "GarbageObject",
+    "GcProgress",
+    "GcReport",
+    "GcStage",
+    "HandleState",
     "IngestInfo",
     "IngestJob",
+    "IngestMode",
     "IngestObject",
+    "IngestPendingError",
     "IngestSpec",
+    "IngestState",
     "IngestTask",
     "IngestedSst",
     "Ingests",
+    "Initial",
     "Inspection",
     "InternalError",
     "InvalidError",
+    "KeyPart",
+    "LifeState",
     "LogEntry",
+    "LogEntryKind",
     "LogInspection",
+    "LogProtocol",
     "ManifestInspection",
+    "MergeCounts",
     "MirrorProgress",
     "MirrorReport",
-    "IngestPendingError",
     "NotFoundError",
+    "ObjectHeader",
+    "ObjectKind",
+    "OnWait",
+    "Op",
     "Opening",
+    "Outcome",
+    "RangeResult",
+    "RangeTask",
+    "ReadAhead",
     "Readable",
     "ReaderStatus",
     "RecordBatch",
@@ -119,15 +166,21 @@ __all__ = [
     "RowStatistics",
     "RunInspection",
     "Scan",
+    "Scope",
     "Settings",
     "SlateError",
     "Snapshot",
     "Split",
+    "SstFooter",
     "SstInspection",
+    "SstStats",
     "Status",
+    "StreamBatch",
+    "TimeLike",
     "UnavailableError",
     "VerifyProgress",
     "VerifyReport",
+    "VerifyStage",
     "WriteBatch",
     "WriteHandle",
     "WriterLife",
@@ -136,8 +189,8 @@ __all__ = [
     "open",
     "open_admin",
     "open_compactor",
-    "open_reader",
     "open_gc",
     "open_ingest",
     "open_ingest_task",
+    "open_reader",
 ]

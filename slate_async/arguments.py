@@ -13,7 +13,9 @@ from slate_async.settings import Settings
 from slate_async.types import FORMAT_LIMITS, RowLimits
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
+"""Keys, values and bounds. They are copied if they may change."""
 Duration: TypeAlias = float | timedelta
+"""Seconds, or a `timedelta`."""
 MAX_TTL_MS = 2**62
 
 

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 Outcome = Literal["not_applied", "unknown"]
+"""``not_applied``: the call certainly changed nothing; ``unknown``: it may have, or may yet."""
 
 
 class SlateError(Exception):

@@ -23,6 +23,7 @@ from typing import TypeAlias
 from slate_async.errors import InvalidError
 
 KeyPart: TypeAlias = bytes | str | int | float | bool | None
+"""One part of a composite key, for `encode_key` and from `decode_key`."""
 NULL, BYTES, TEXT, ZERO, FLOAT, FALSE, TRUE = 0x00, 0x01, 0x02, 0x14, 0x21, 0x26, 0x27
 INT_BYTES = 8
 """Integers have 64 bits, with their sign."""

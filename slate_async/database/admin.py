@@ -12,7 +12,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import check_clone_arguments, own_path
+from slate_async.arguments import BytesLike, check_clone_arguments, own_path
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.ingests import Ingests
@@ -32,7 +32,7 @@ from slate_async.engine.compaction.executor import MergeCounts, RangeResult, Ran
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.follow.open import read_now
 from slate_async.engine.proved_metadata import ProvedMetadata
-from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
+from slate_async.engine.read.bounds import EVERY_KEY, key_range
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
 from slate_async.engine.stored_database import StoredDatabase, stored_opener

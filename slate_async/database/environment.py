@@ -18,7 +18,7 @@ from slate_async.codec.arrays import prepare
 from slate_async.database.handle import Handle, HandleResources, close_all, close_at_exit
 from slate_async.database.opener import Opener
 from slate_async.database.opening import require_loop
-from slate_async.database.resources import Clients, Path, root_of
+from slate_async.database.resources import Clients, DatabasePath, root_of
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import InvalidError
@@ -112,7 +112,7 @@ class Environment(Opener):
 
     async def _open_handle(
         self,
-        path: Path,
+        path: DatabasePath,
         metastore: str | MetaStoreFactory | None,
         settings: Settings | None,
         name: str | None,

@@ -38,7 +38,8 @@ from slate_async.runtime.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE = 32
 """Of an `Environment`'s handles; those whose store does not answer are not counted for long."""
-State = Literal["open", "closing", "closed", "fenced", "failed"]
+HandleState = Literal["open", "closing", "closed", "fenced", "failed"]
+"""``fenced``: another process took the role over; ``failed``: it ended by an error of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Handle:
         self._loop = asyncio.get_running_loop()
         self._supervisor = resources.supervisor
         self._releases = [resources.release]
-        self._state: State = "open"
+        self._state: HandleState = "open"
         self._guard = LoopGuard(self._refuse)
         self._cause: BaseException | None = None
         self._ends = asyncio.Event()
@@ -152,7 +153,7 @@ class Handle:
         self._ended(cause)
         self._start_shutdown()
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: HandleState) -> None:
         """It is not open any more."""
         self._state = state
         self._guard.shut()

@@ -23,7 +23,7 @@ from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
-from slate_async.database.resources import Path
+from slate_async.database.resources import DatabasePath
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.open import open_compaction
 from slate_async.engine.compaction.progress import EventSink
@@ -50,7 +50,7 @@ class Opener(ABC):
     @abstractmethod
     async def _open_handle(
         self,
-        path: Path,
+        path: DatabasePath,
         metastore: str | MetaStoreFactory | None,
         settings: Settings | None,
         name: str | None,
@@ -66,7 +66,7 @@ class Opener(ABC):
 
     def open(
         self,
-        path: Path,
+        path: DatabasePath,
         *,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
@@ -93,7 +93,7 @@ class Opener(ABC):
 
     def _open_writer(
         self,
-        path: Path,
+        path: DatabasePath,
         metastore: str | MetaStoreFactory | None,
         settings: Settings | None,
         name: str | None,
@@ -122,7 +122,7 @@ class Opener(ABC):
 
     def open_compactor(
         self,
-        path: Path,
+        path: DatabasePath,
         *,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
@@ -153,7 +153,7 @@ class Opener(ABC):
 
     def open_gc(
         self,
-        path: Path,
+        path: DatabasePath,
         *,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
@@ -175,7 +175,7 @@ class Opener(ABC):
 
     def open_reader(
         self,
-        path: Path,
+        path: DatabasePath,
         checkpoint: str | UUID | None = None,
         pin: bool = True,
         *,
@@ -203,7 +203,7 @@ class Opener(ABC):
 
     def open_admin(
         self,
-        path: Path,
+        path: DatabasePath,
         *,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
@@ -221,7 +221,7 @@ class Opener(ABC):
 
     def open_ingest(
         self,
-        path: Path,
+        path: DatabasePath,
         *,
         job_id: str | None = None,
         lifetime: Duration = DAY_S,
@@ -272,7 +272,7 @@ class Opener(ABC):
 
     def open_ingest_task(
         self,
-        path: Path,
+        path: DatabasePath,
         spec: IngestSpec | str,
         *,
         metastore: str | MetaStoreFactory | None = None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from slate_async.arguments import sought_key
+from slate_async.arguments import BytesLike, sought_key
 from slate_async.codec.columns import NO_EXPIRY
-from slate_async.engine.read.bounds import BytesLike, key_range
+from slate_async.engine.read.bounds import key_range
 from slate_async.engine.read.row_statistics import RowStatistics, row_statistics
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.source import ReadSource

@@ -26,7 +26,8 @@ from slate_async.runtime.shared import Shared, Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 
-Path: TypeAlias = str | os.PathLike[str] | ObjectStore
+DatabasePath: TypeAlias = str | os.PathLike[str] | ObjectStore
+"""A database's URL or local path, or a store that is its folder."""
 BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
 """Metastores that keep metadata in the database's own folder, whatever its name."""
 
@@ -66,7 +67,7 @@ class Clients:
 
     def store(
         self,
-        path: Path,
+        path: DatabasePath,
         settings: Settings,
         name: str | None,
         metastore: str | MetaStoreFactory | None,
@@ -107,7 +108,7 @@ class Clients:
             lambda: open_store(root, self._runtime, retry=policy, file_mode=mode)[0],
         )
 
-    def parents(self, path: Path, settings: Settings, taken: Taken) -> ParentStores:
+    def parents(self, path: DatabasePath, settings: Settings, taken: Taken) -> ParentStores:
         """The folders of other databases, as the one at ``path`` reaches them."""
         policy = RetryPolicy.of(settings)
         own = parse_url(path) if isinstance(path, str | os.PathLike) else None
@@ -135,6 +136,6 @@ class Clients:
         self._factories.end()
 
 
-def root_of(path: Path) -> Hashable:
+def root_of(path: DatabasePath) -> Hashable:
     """What stands and falls together: the bucket or folder that ``path`` is in, or the store that it is."""
     return replace(parse_url(path), prefix="") if isinstance(path, str | os.PathLike) else id(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.database.handle import State
+from slate_async.database.handle import HandleState
 from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
@@ -100,7 +100,7 @@ class ReaderStatus:
 
     path: str
     database_id: str
-    state: State
+    state: HandleState
     log_protocol: str
     wal_enabled: bool
     following: bool
@@ -136,7 +136,7 @@ class CompactorStatus:
 
     path: str
     database_id: str
-    state: State
+    state: HandleState
     epoch: int
     style: Literal["size_tiered", "leveled"]
     manifest_version: int
@@ -147,7 +147,7 @@ class CompactorStatus:
     sst_bytes: int
 
 
-def writer_status(context: DatabaseContext, life: State, opened: Opened, outage: SlateError | None) -> Status:
+def writer_status(context: DatabaseContext, life: HandleState, opened: Opened, outage: SlateError | None) -> Status:
     """The status of a database whose handle is in the state ``life``."""
     writer, state = opened.writer, opened.writer.state.manifest
     tables = [entry.table for entry in (*writer.state.memtables.frozen, writer.state.memtables.active)]
@@ -187,7 +187,7 @@ def writer_status(context: DatabaseContext, life: State, opened: Opened, outage:
     )
 
 
-def reader_status(context: DatabaseContext, life: State, source: ReaderSource, failed_polls: int) -> ReaderStatus:
+def reader_status(context: DatabaseContext, life: HandleState, source: ReaderSource, failed_polls: int) -> ReaderStatus:
     """The status of a reader whose handle is in the state ``life``."""
     reader_state, follower = source.reader_state, source if isinstance(source, Follower) else None
     state, tables = reader_state.manifest, [table for table in reader_state.memtables if len(table)]
@@ -218,7 +218,7 @@ def reader_status(context: DatabaseContext, life: State, source: ReaderSource, f
     )
 
 
-def compactor_status(context: DatabaseContext, life: State, opened: OpenedCompactor) -> CompactorStatus:
+def compactor_status(context: DatabaseContext, life: HandleState, opened: OpenedCompactor) -> CompactorStatus:
     """The status of a compactor whose handle is in the state ``life``."""
     state = opened.driver.head
     assert state is not None  # it was claimed in one

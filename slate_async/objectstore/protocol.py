@@ -32,6 +32,9 @@ from slate_async.types import Buffer
 class ObjectNotFoundError(SlateError):
     """There is no object under that key. ``key`` names it."""
 
+    key: str
+    """The key that was asked for."""
+
     def __init__(self, key: str) -> None:
         super().__init__(f"no object at {key!r}")
         self.key = key
@@ -40,6 +43,9 @@ class ObjectNotFoundError(SlateError):
 class ObjectExistsError(ConflictError):
     """`CREATE` lost: an object is there already; nothing was written."""
 
+    key: str
+    """The key that was written to."""
+
     def __init__(self, key: str) -> None:
         super().__init__(f"an object exists at {key!r}", outcome="not_applied")
         self.key = key
@@ -47,6 +53,9 @@ class ObjectExistsError(ConflictError):
 
 class ObjectChangedError(ConflictError):
     """`Match` lost: the object has another etag or was deleted; nothing was written."""
+
+    key: str
+    """The key that was written to."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the object at {key!r} changed or was deleted", outcome="not_applied")
@@ -71,8 +80,11 @@ class Match:
 
 
 PutMode: TypeAlias = Overwrite | Create | Match
+"""On which condition `ObjectStore.put` writes."""
 OVERWRITE = Overwrite()
+"""Write whatever is there."""
 CREATE = Create()
+"""Write only if no object is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,7 @@ class Suffix:
 
 
 ByteRange: TypeAlias = Span | Suffix
+"""Which bytes of an object `ObjectStore.get` reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 LogProtocol: TypeAlias = Literal["contiguous", "epoch_prefixed"]
+"""How the log's objects are named and made exclusive."""
 Ack: TypeAlias = Literal["committed", "flushed"]
 OnOutage: TypeAlias = Literal["reopen", "close"]
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
+"""How blocks are compressed."""
 CompactionStyle: TypeAlias = Literal["size_tiered", "leveled"]
 
 KIB = 1024

@@ -4,14 +4,16 @@
 >>> df = slate.spark.read(spark, "s3://bucket/db", prefix="user:")
 """
 
-from slate_async.spark.arrange import arrange
+from slate_async.engine.ingest.dry_run import IngestPart
+from slate_async.spark.arrange import ColumnLike, SortMode, arrange
 from slate_async.spark.compaction import SparkExecutor
-from slate_async.spark.decode import decode_arrow, decode_json, decode_with
-from slate_async.spark.export import ExportReport, export_parquet, import_parquet
+from slate_async.spark.decode import OnError, decode_arrow, decode_json, decode_with
+from slate_async.spark.export import ExportReport, Reshape, SaveMode, export_parquet, import_parquet
 from slate_async.spark.load import bulk_load
 from slate_async.spark.load_plan import LoadPlan, plan_load
-from slate_async.spark.lookup import lookup
-from slate_async.spark.progress import LoadProgress
+from slate_async.spark.lookup import LookupHow, lookup
+from slate_async.spark.options import OptionValue
+from slate_async.spark.progress import LoadProgress, ProgressSink
 from slate_async.spark.report import draw_report, totals
 from slate_async.spark.session import spark_session
 from slate_async.spark.size import size
@@ -20,14 +22,25 @@ from slate_async.spark.statistics import statistics
 from slate_async.spark.stream_source import SlateChangesSource, read_changes
 from slate_async.spark.tuple_key import decode_key, encode_key
 from slate_async.spark.typed_rows import encode_value
+from slate_async.spark.value_formats import ValueFormat
 
 __all__ = [
+    "ColumnLike",
     "ExportReport",
-    "SlateChangesSource",
+    "IngestPart",
     "LoadPlan",
     "LoadProgress",
+    "LookupHow",
+    "OnError",
+    "OptionValue",
+    "ProgressSink",
+    "Reshape",
+    "SaveMode",
+    "SlateChangesSource",
     "SlateDataSource",
+    "SortMode",
     "SparkExecutor",
+    "ValueFormat",
     "arrange",
     "bulk_load",
     "decode_arrow",

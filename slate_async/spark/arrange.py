@@ -25,7 +25,9 @@ from slate_async.errors import InvalidError
 from slate_async.spark.options import check_choice
 
 ColumnLike: TypeAlias = Column | str
+"""A column, or the name of one."""
 SortMode = Literal["global", "partition", "none"]
+"""How rows are sorted before they are written."""
 KEY, VALUE, OP, EXPIRE, ORDER, TTL = "key", "value", "op", "expire_time", "order", "ttl"
 ADVICE = {
     KEY: ("binary, or a string (its UTF-8)", (BinaryType, StringType)),

@@ -24,6 +24,7 @@ KEY_BYTES = 64
 _NOT_JSON, _VALUE, _END = "slate_async not json", "slate_async value", "slate_async end"
 """Members that no value has."""
 OnError = Literal["fail", "null"]
+"""What becomes of a value that cannot be decoded: the job fails, or its columns are null."""
 
 
 def decode_json(df: DataFrame, schema: StructType | str, *, on_error: OnError = "fail") -> DataFrame:

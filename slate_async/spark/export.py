@@ -20,7 +20,9 @@ from slate_async.spark.options import OptionValue
 from slate_async.spark.source import reading
 
 SaveMode = Literal["error", "overwrite", "append"]
+"""What an export does if something is at its target."""
 Reshape = Callable[[DataFrame], DataFrame]
+"""What an import makes of the rows it has read, before they are loaded."""
 LOADED = ("key", "value", "op", "expire_time")
 """What makes a row."""
 ANEW = ("seq", "create_time")

@@ -25,7 +25,8 @@ from slate_async.spark.typed_rows import KEY, OF_ROW, VALUE, RowReader
 from slate_async.spark.worker import this_worker
 from slate_async.types import MAX_KEY_BYTES
 
-How = Literal["left", "inner"]
+LookupHow = Literal["left", "inner"]
+"""``left``: rows without a match stay, with nulls; ``inner``: they are dropped."""
 
 
 def lookup(
@@ -34,7 +35,7 @@ def lookup(
     *,
     key: ColumnLike | Sequence[ColumnLike] = KEY,
     columns: StructType | str = "value binary",
-    how: How = "left",
+    how: LookupHow = "left",
     **options: OptionValue,
 ) -> DataFrame:
     """``df`` with what the database at ``path`` has under the key of each of its rows.
@@ -47,7 +48,7 @@ def lookup(
     The database is read as it is at this call, or at ``checkpoint``; the checkpoint that is made for it expires as that
     of `read`. Runs with the query. Raises `InvalidError` for wrong options and columns, and what making a checkpoint
     raises."""
-    check_choice("how", how, How)
+    check_choice("how", how, LookupHow)
     wanted = ReadOptions.of({**as_strings(options), "path": path})
     if wanted.start is not None or wanted.end is not None or wanted.prefix is not None or wanted.columns is not None:
         raise slate.InvalidError(
@@ -84,7 +85,7 @@ async def _plan(options: ReadOptions, environment: slate.Environment) -> ReadPla
 
 
 async def _joined(
-    batch: pa.RecordBatch, sought: str, plan: ReadPlan, rows: RowReader, how: How, environment: slate.Environment
+    batch: pa.RecordBatch, sought: str, plan: ReadPlan, rows: RowReader, how: LookupHow, environment: slate.Environment
 ) -> pa.RecordBatch:
     keys = batch.column(sought).cast(pa.binary()).dictionary_encode()
     distinct = keys.dictionary

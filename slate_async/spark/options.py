@@ -19,6 +19,7 @@ from slate_async.objectstore.url import parse_url
 T = TypeVar("T")
 D = TypeVar("D")
 OptionValue: TypeAlias = str | int | float | bool | datetime | UUID | None
+"""What an option of the data source may be; ``None`` is its default."""
 DEFAULT_PARTITION_BYTES = 128 << 20
 DEFAULT_LIFETIME_S = 3600.0
 

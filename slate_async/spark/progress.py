@@ -39,6 +39,7 @@ class LoadProgress:
 
 
 ProgressSink: TypeAlias = Callable[[LoadProgress], None]
+"""Called with the progress of a load, from whichever thread watches it; must not block."""
 
 
 @contextmanager

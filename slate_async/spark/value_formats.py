@@ -16,6 +16,7 @@ from slate_async.spark.json_values import decode_json_values, encode_json_values
 SHOWN_BYTES = 64
 """Of a key in a message."""
 ValueFormat = Literal["none", "json", "arrow", "msgpack"]
+"""How the columns of a value are encoded; ``none``: bytes as they are."""
 Decode = Callable[[pa.BinaryArray, pa.Schema], list[pa.Array]]
 _WRONG = (pa.ArrowException, msgspec.DecodeError, KeyError, ValueError, TypeError, OverflowError, OSError)
 

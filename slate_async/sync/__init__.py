@@ -18,7 +18,7 @@ from slate_async.sync.db import Db, WriteHandle
 from slate_async.sync.environment import Environment
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.garbage_collector import GarbageCollector
-from slate_async.sync.ingest import IngestJob, IngestTask
+from slate_async.sync.ingest import Batches, IngestJob, IngestTask
 from slate_async.sync.opening import (
     open,
     open_admin,
@@ -35,6 +35,7 @@ from slate_async.sync.snapshot import Snapshot
 
 __all__ = [
     "Admin",
+    "Batches",
     "ChangeFeed",
     "Checkpoints",
     "Db",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
+from slate_async.arguments import BytesLike
 from slate_async.database import admin as asynchronous
 from slate_async.database.ingests import Ingests as EngineIngests
 from slate_async.database.inspection import Inspection as EngineInspection
@@ -18,7 +19,6 @@ from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.orphans import IngestObject
-from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.maintenance.inspection.log import LogInspection

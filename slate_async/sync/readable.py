@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from slate_async.arguments import BytesLike
 from slate_async.database import readable as asynchronous
-from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
 from slate_async.runtime.loop_thread import LoopThread

@@ -12,17 +12,48 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "slate_async",
     "slate_async.sync",
     "slate_async.spark",
+    "slate_async.runtime",
+    "slate_async.objectstore",
     "slate_async.objectstore.testing",
+    "metastores",
     "metastores.testing",
 )
 OURS = ("slate_async", "metastores")
-MADE_BY_CALLERS = {"Environment", "SparkExecutor", "WriteBatch", "MemoryObjects"}  # others come from calls
+MADE_BY_CALLERS = {
+    "Environment",
+    "MemoryObjects",
+    "MemoryStore",
+    "MetaRuntime",
+    "ObjectBodies",
+    "ReadAhead",
+    "RegisterMetaStore",
+    "SparkExecutor",
+    "ThreadOffload",
+    "WriteBatch",
+}  # others come from calls, or are dataclasses
+HANDED_ON = {"slate_async.ReadAhead", "slate_async.objectstore.MemoryObjects"}
+"""What callers make and pass on, and never look into: of its members none is public."""
+OPAQUE = {
+    "Checkpoint": "of the manifest; CheckpointInfo is what callers see of it",
+    "Marker": "as it is stored: docs/format/marker.md",
+    "ManifestState": "the manifest; ManifestInspection and CloneInfo are what callers see of it",
+    "Parent": "of the manifest; an executor passes it on",
+    "SstRef": "of the manifest; an executor passes it on, and IngestedSst is what callers see of it",
+    "WriterRegister": "as it is stored: docs/format/writer-register.md",
+}
+"""Names of ours that public signatures mention and that are not public themselves, and why."""
+THEIRS = {"Column": "of pyspark", "Table": "of pyarrow"}
+"""Names in public signatures that are not ours, although a module of ours defines one like it."""
+QUALIFIED = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 FORWARD = re.compile(r"ForwardRef\((.*)\)")
 HIDDEN = ("_", "test_", "model_")  # of a shipped suite its user calls none; nor what pydantic adds to `Settings`
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -58,11 +89,46 @@ def exported(packages: Sequence[str] = PACKAGES) -> list[str]:
 def _named(name: str, thing: Any) -> Iterator[Public]:
     if inspect.isclass(thing):
         yield Public(name, _constructor(name, thing), inspect.getdoc(thing), needs_doc=True)
-        yield from _members(name, thing)
+        if name not in HANDED_ON:
+            yield from _members(name, thing)
     elif inspect.isroutine(thing):
         yield Public(name, _signature(thing), inspect.getdoc(thing), needs_doc=True)
     else:
-        yield Public(name, f" = {thing}", None, needs_doc=False)
+        yield Public(name, f" = {_plain(QUALIFIED.sub('', str(thing)))}", None, needs_doc=False)
+
+
+def unlisted(names: Sequence[Public]) -> dict[str, str]:
+    """Names of ours that a signature among ``names`` mentions and that are not public: each with one such signature."""
+    known = {*(name.name.rpartition(".")[2] for name in names), *OPAQUE, *THEIRS}
+    ours = _defined() - known
+    return {word: str(name) for name in names for word in WORD.findall(_annotations(name.shape)) if word in ours}
+
+
+def _annotations(shape: str) -> str:
+    """A shape without the texts that stand in it as defaults."""
+    return re.sub(r'"[^"]*"', "", shape)
+
+
+def _defined() -> set[str]:
+    """What the modules of ours define: classes, and what is assigned at their top, type variables apart."""
+    found: set[str] = set()
+    for package in OURS:
+        for path in (ROOT / package).rglob("*.py"):
+            for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+                match statement:
+                    case ast.ClassDef(name=name):
+                        found.add(name)
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        found.add(name)
+                    case ast.Assign(targets=[ast.Name(id=name)], value=value) if not _is_type_variable(value):
+                        found.add(name)
+                    case _:
+                        pass
+    return found
+
+
+def _is_type_variable(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "TypeVar"
 
 
 def _constructor(name: str, kind: type) -> str:
@@ -77,7 +143,8 @@ def _members(prefix: str, kind: type) -> Iterator[Public]:
     fields = _fields(kind)
     attributes = {name: found for name, found in _attributes(kind).items() if name not in fields}
     known = {*fields, *attributes}
-    names = sorted(name for name in {*dir(kind), *known} if not name.startswith(HIDDEN) and _is_ours(kind, name, known))
+    shown = {name for name in {*dir(kind), *known} if not name.startswith(HIDDEN)}
+    names = sorted(name for name in shown | _calls(kind) if _is_ours(kind, name, known))
     for name in names:
         full = f"{prefix}.{name}"
         member = inspect.getattr_static(kind, name, None)
@@ -99,6 +166,11 @@ def _members(prefix: str, kind: type) -> Iterator[Public]:
             yield Public(full, f" = {member.value!r}", None, needs_doc=False)
         else:
             yield Public(full, "", None, needs_doc=False)
+
+
+def _calls(kind: type) -> set[str]:
+    """``__call__`` of a protocol that is a function to its callers."""
+    return {"__call__"} & set(vars(kind)) if getattr(kind, "_is_protocol", False) else set()
 
 
 def _fields(kind: type) -> dict[str, str]:

@@ -14,6 +14,7 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.types import DELETE
 
 Op: TypeAlias = Literal["put", "delete"]
+"""What a change did to its key."""
 
 CHANGE_SCHEMA = pa.schema(
     [

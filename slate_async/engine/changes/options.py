@@ -11,7 +11,9 @@ from slate_async.engine.read.time_travel import check_seq
 from slate_async.errors import InvalidError
 
 FromSeq: TypeAlias = int | Literal["now"] | None
+"""Where a feed begins: above a number or ``"now"``; ``None``: where its subscription was, else the beginning."""
 Initial: TypeAlias = Literal["snapshot", "error"]
+"""What a feed from the beginning does where history was compacted: begin with a snapshot of what is left, or raise."""
 SORT_MEMORY_BYTES = 64 << 20
 """Rows of SSTs are put in the order of their sequence numbers so many bytes at a time in memory."""
 SORT_SPILL_BYTES = 1 << 30

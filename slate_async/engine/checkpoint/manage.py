@@ -25,6 +25,7 @@ from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 Scope: TypeAlias = Literal["all", "durable"]
+"""``all``: what was written before the call; ``durable``: what was durable before it."""
 MAX_NAME = 1_024
 """Characters of a name: it is read with every manifest version."""
 

@@ -12,6 +12,7 @@ from slate_async.engine.compaction.executor import MergeCounts
 
 logger = logging.getLogger(__name__)
 EventKind = Literal["begun", "resumed", "progress", "range", "committed", "moved", "dropped", "failed"]
+"""What happened to a compaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slate_async.engine.gc.report import GarbageObject, GcProgress, Stage
+from slate_async.engine.gc.report import GarbageObject, GcProgress, GcStage
 from slate_async.objectstore.protocol import ObjectStore
 
 BATCH_KEYS = 500
@@ -26,7 +26,7 @@ class Batch:
         self._limit = limit
         self._dry_run = dry_run
         self._on_progress = on_progress
-        self._stage: Stage = "log"
+        self._stage: GcStage = "log"
         self._taken: list[GarbageObject] = []
         self._deleted = 0
         self._deleted_bytes = 0
@@ -37,7 +37,7 @@ class Batch:
         """Everything taken so far."""
         return tuple(self._taken)
 
-    async def begin(self, stage: Stage) -> None:
+    async def begin(self, stage: GcStage) -> None:
         """What is taken from now on belongs to ``stage``; everything before it is deleted first."""
         await self.flush()
         self._stage = stage

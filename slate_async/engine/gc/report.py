@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Literal
 from uuid import UUID
 
-Stage = Literal["log", "ssts", "leftovers"]
+GcStage = Literal["log", "ssts", "leftovers"]
+"""What a GC round is looking at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class BlockingCompaction:
 class GcProgress:
     """A round on its way: what it is at, and what is deleted so far."""
 
-    stage: Stage
+    stage: GcStage
     deleted: int
     deleted_bytes: int
 

@@ -39,6 +39,7 @@ SHORTEST_POLL_S = 0.02
 StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str]
 """App id and number of a batch of a stream, and the id of the query that counts it, if there is one."""
 IngestState = Literal["registered", "pending"] | IngestEnd
+"""Where an ingest stands, or how it ended."""
 
 
 @dataclass(frozen=True, slots=True)

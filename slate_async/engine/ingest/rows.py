@@ -21,6 +21,7 @@ from slate_async.errors import InvalidError
 from slate_async.types import DELETE, FORMAT_LIMITS, PUT, RowLimits
 
 Duplicates = Literal["error", "last"]
+"""What to do with several rows of one key in one call: refuse them, or keep the last one."""
 COLUMNS = ("key", "value", "op", "expire_time")
 SHOWN_BYTES = 64
 """Of a key in a message."""

@@ -34,6 +34,7 @@ SLICE_ROWS = 65_536
 GAPS_IN_PARALLEL = 4
 Arrow: TypeAlias = pa.RecordBatch | pa.Table
 Batches: TypeAlias = Arrow | Iterable[Arrow] | AsyncIterable[Arrow]
+"""What an ingest writes: Arrow data at once or piece by piece."""
 
 
 async def write_ssts(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from slate_async.arguments import BytesLike
 from slate_async.errors import InvalidError
-
-BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
 class KeyRange(NamedTuple):

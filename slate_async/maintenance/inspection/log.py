@@ -16,8 +16,9 @@ from slate_async.storage.log.object_status import LogObjectStatus, Seen, classif
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
-Kind = Literal["segment", "fence", "sst", "unreadable"]
-_KINDS: dict[str, Kind] = {"LOG_SEGMENT": "segment", "FENCE": "fence", "SST": "sst"}
+LogEntryKind = Literal["segment", "fence", "sst", "unreadable"]
+"""What an object of the log is."""
+_KINDS: dict[str, LogEntryKind] = {"LOG_SEGMENT": "segment", "FENCE": "fence", "SST": "sst"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class LogEntry:
 
     position: int
     epoch: int | None
-    kind: Kind
+    kind: LogEntryKind
     rows: int | None
     min_seq: int | None
     max_seq: int | None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["manifest", "log", "ssts"]
+VerifyStage = Literal["manifest", "log", "ssts"]
+"""What a verification is reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Finding:
 class VerifyProgress:
     """A verification on its way: what it is at, and how much of that is done."""
 
-    stage: Stage
+    stage: VerifyStage
     objects: int
     objects_total: int
     nbytes: int

@@ -26,7 +26,7 @@ from slate_async.maintenance.verify.beat import damaged_beat
 from slate_async.maintenance.verify.boundary import lost_boundary
 from slate_async.maintenance.verify.holds import lost_holds
 from slate_async.maintenance.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
-from slate_async.maintenance.verify.report import Finding, Stage, VerifyProgress, VerifyReport
+from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
 from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
 from slate_async.maintenance.verify.states import check_state
 from slate_async.metastore_errors import translated
@@ -309,7 +309,7 @@ class Verifier:
 
     # ---- progress
 
-    def _begin(self, stage: Stage, objects: int, nbytes: int) -> None:
+    def _begin(self, stage: VerifyStage, objects: int, nbytes: int) -> None:
         before = self._done
         self._done = VerifyProgress(stage, 0, objects, before.nbytes, before.nbytes + nbytes)
         self._tell()

@@ -27,6 +27,7 @@ MISSED_BEATS = 3
 LOOKS_PER_BEAT = 3
 """How often an observer looks, so that it sees each beat, and may miss a look without counting anew."""
 LifeState = Literal["never", "closed", "alive", "dead", "unknown"]
+"""``never``: there was no writer; ``unknown``: it was not watched for long enough, or it does not beat."""
 logger = logging.getLogger(__name__)
 
 

@@ -80,6 +80,7 @@ class SortedRun:
 
 
 CheckpointOwner = Literal["user", "writer", "reader", "clone", "feed", "ingest"]
+"""Who made a checkpoint, and lengthens it."""
 
 
 @dataclass(frozen=True, slots=True)

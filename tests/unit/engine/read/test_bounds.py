@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slate_async.arguments import BytesLike
 from slate_async.engine.read import KeyRange, key_range
-from slate_async.engine.read.bounds import BytesLike, successor_of_prefix
+from slate_async.engine.read.bounds import successor_of_prefix
 from slate_async.errors import InvalidError
 
 
