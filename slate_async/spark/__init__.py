@@ -9,6 +9,7 @@ from slate_async.spark.arrange import ColumnLike, SortMode, arrange
 from slate_async.spark.compaction import SparkExecutor
 from slate_async.spark.decode import OnError, decode_arrow, decode_json, decode_with
 from slate_async.spark.export import ExportReport, Reshape, SaveMode, export_parquet, import_parquet
+from slate_async.spark.known_job import OnKnown
 from slate_async.spark.load import bulk_load
 from slate_async.spark.load_plan import LoadPlan, plan_load
 from slate_async.spark.lookup import LookupHow, lookup
@@ -32,6 +33,7 @@ __all__ = [
     "LoadProgress",
     "LookupHow",
     "OnError",
+    "OnKnown",
     "OptionValue",
     "ProgressSink",
     "Reshape",

@@ -13,6 +13,7 @@ from slate_async.spark.arrange import KEY, OP
 from slate_async.spark.engine_errors import plain_errors
 
 OnKnown = Literal["error", "skip"]
+"""What a load of another number of rows does under a job id that is known: raise, or count as done."""
 
 
 def count_rows(rows: DataFrame, duplicates: Duplicates, *, replace: bool) -> int:
