@@ -47,6 +47,8 @@ def test_the_statements_of_the_guide_run(spark: SparkSession, tmp_path: Path) ->
     spark.sql(view)
     ages = {row.age: row["count(1)"] for row in spark.sql(query).collect()}
     assert ages == dict.fromkeys(range(18, 24), 1)
+    with pytest.raises(PySparkException, match="overlap"):
+        spark.sql(insert.removesuffix("ORDER BY key"))
     spark.sql(insert)
     rows = asyncio.run(stored(tmp_path))
     assert len(rows) == 40
