@@ -93,7 +93,7 @@ def test_the_class_that_is_returned_is_shown(name: str) -> None:
 
 def test_help_shows_every_argument() -> None:
     shown = pydoc.plain(pydoc.render_doc(slate.open))
-    assert "open(path: 'Path', *, metastore: 'str | MetaStoreFactory | None' = None, settings:" in shown
+    assert "open(path: 'DatabasePath', *, metastore: 'str | MetaStoreFactory | None' = None, settings:" in shown
     assert "standby: wait until no writer has the database open" in shown
     assert "environment" not in shown
     assert shown.startswith("Python Library Documentation: function open in module slate_async.database.open")
