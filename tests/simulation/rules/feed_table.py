@@ -10,7 +10,7 @@ from slate_async.engine.changes import source
 from slate_async.engine.changes.source import ChangeSource
 from slate_async.engine.changes.subscription import Subscription
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.storage.manifest.edits import ingests
+from slate_async.storage.manifest.edits import apply_ingests
 from slate_async.storage.manifest.edits import subscriptions as feeds
 from slate_async.storage.manifest.state import FeedMark, ManifestState
 from tests.simulation.rules.switch import Patch, Switch
@@ -114,7 +114,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "feed-ingests",
         "feeds",
         "an ingest that is applied is kept for no feed",
-        (Patch(ingests, "keep_for_feeds", keep_no_ingest),),
+        (Patch(apply_ingests, "keep_for_feeds", keep_no_ingest),),
         within=40,
         stage=_feed(feeds=3, ingesters=2),
     ),
