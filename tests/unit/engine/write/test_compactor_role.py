@@ -28,7 +28,7 @@ def test_the_role_of_a_dead_writers_compactor_is_free(token: str, free: bool) ->
 def test_the_newest_state_says_who_compacts_elsewhere_unless_it_is_the_one_here() -> None:
     driver, adopted = SimpleNamespace(head=None), SimpleNamespace(manifest=STATE, epoch=EPOCH)
     role = CompactorRole(driver, adopted, auto_compaction=False)  # type: ignore[arg-type]
-    assert role.describe().startswith("nobody compacts")
+    assert role.describe().startswith("no compactor runs")
     role.auto_compaction = True
     assert role.describe() == "standing by"
     driver.head = replace(STATE, compactor_epoch=7, compactor_token="0f0f")
