@@ -3,7 +3,8 @@
 Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an SST, the log's end, the register -> claim
 -> replay and fence -> read the head again. The log orders replay and fence: a contiguous one is fenced where its replay
 ends, an epoch-prefixed one is replayed after its register was taken. A writer that cannot serve claims nothing, so an
-opening that fails fenced no writer; nothing is served before the end.
+opening that fails fenced no writer, unless it is its replay that fails: rows that take more than
+``replay_memory_bytes`` though their log objects do not. Nothing is served before the end.
 
 Rules 9, 16, 21 and R21: docs/design/protocol-rules.md
 """
@@ -139,7 +140,13 @@ async def _open(
         )  # before a replay, which may take long
         pins = WriterPins(claimed, pin.id, driver, context.runtime)
         yield_budget = YieldBudget(context.runtime.clock)
-        opened = await take_over(context, settings, claimed, pins, driver, register, supervisor, yield_budget)
+        try:
+            opened = await take_over(context, settings, claimed, pins, driver, register, supervisor, yield_budget)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}; the writer before this opening is fenced by now, so open it again with that mended",
+                outcome=error.outcome,
+            ) from error
     except BaseException:
         if heartbeat is not None:
             heartbeat.stop()
@@ -240,6 +247,7 @@ async def _checked(
                 look_at_log(context.store, state, held), check_ownership(context.store, state, driver.load)
             )
             if look.missing is None:
+                _check_room(context, settings, state, look)
                 await _check_newest(context, state, look)
                 return _Checked(state, settings, register, look.end)
             state = await judge_missing(
@@ -253,6 +261,18 @@ async def _checked(
         if register is not None:
             await run_to_completion(register.close())
         raise
+
+
+def _check_room(context: DatabaseContext, settings: Settings, state: ManifestState, look: LogLook) -> None:
+    """Rows take more memory than their log objects have bytes: what is too much as it is stored is so once replayed.
+    What becomes too much only by decompression, the replay finds. Without a WAL nothing is replayed."""
+    if state.wal_enabled and look.row_bytes > settings.replay_memory_bytes:
+        raise ConfigError(
+            f"{context.name}: the log has {look.row_bytes} stored bytes of rows that no SST holds yet, and"
+            f" replay_memory_bytes is {settings.replay_memory_bytes}; raise it to the writer's max_unflushed_bytes, or"
+            " further. That writer was not fenced",
+            outcome="not_applied",
+        )
 
 
 async def _check_newest(context: DatabaseContext, state: ManifestState, look: LogLook) -> None:

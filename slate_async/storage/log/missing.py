@@ -24,6 +24,9 @@ from slate_async.storage.manifest.state import ManifestState
 ENOUGH = 1_000
 """A listing goes on past what is known of the end for so many keys: stores give as many to one request."""
 
+BESIDE_ROWS_BYTES = 256
+"""A log object of one block has no more than its rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class MissingObject:
@@ -38,11 +41,13 @@ class MissingObject:
 class LogLook:
     """What a listing showed. end: the last position of the log that is there without a gap before it, or one before
     its start; newest: position and key of the last one up to there that is more than a fence; missing: the first one
-    that is not there, if that was there once"""
+    that is not there, if that was there once; row_bytes: what the rows of those
+    take as they are stored, at least"""
 
     end: int
     newest: tuple[int, str] | None
     missing: MissingObject | None
+    row_bytes: int = 0
 
 
 async def look_at_log(store: ObjectStore, state: ManifestState, register: WriterRegister | None) -> LogLook:
@@ -52,16 +57,23 @@ async def look_at_log(store: ObjectStore, state: ManifestState, register: Writer
     if register is None:
         return await _look_contiguous(store, state)
     newest: tuple[int, str] | None = None
-    for position, key, there in await _expected(store, state.log_start, register):
-        if not there:
+    row_bytes = 0
+    for position, key, size in await _expected(store, state.log_start, register):
+        if size is None:
             return LogLook(position - 1, newest, MissingObject(position, key, register.last_written))
         newest = position, key
-    return LogLook(max(register.last_written, state.log_start - 1), newest, None)
+        row_bytes += _row_bytes(size)
+    return LogLook(max(register.last_written, state.log_start - 1), newest, None, row_bytes)
+
+
+def _row_bytes(size: int) -> int:
+    """What the rows of a log object of ``size`` bytes take as they are stored, at least."""
+    return max(0, size - BESIDE_ROWS_BYTES)
 
 
 async def _look_contiguous(store: ObjectStore, state: ManifestState) -> LogLook:
     position, known_end = state.log_start, state.log_last_seen
-    seen = 0
+    seen = row_bytes = 0
     newest: tuple[int, str] | None = None
     async for info in store.list(PREFIX, start_after=contiguous_key(position - 1)):
         seen += 1
@@ -69,22 +81,23 @@ async def _look_contiguous(store: ObjectStore, state: ManifestState) -> LogLook:
             break
         if info.size > HEADER_BYTES:
             newest = position, info.key
+            row_bytes += _row_bytes(info.size)
         position += 1
     missing = MissingObject(position, contiguous_key(position), known_end) if position <= known_end else None
-    return LogLook(position - 1, newest, missing)
+    return LogLook(position - 1, newest, missing, row_bytes)
 
 
-async def _expected(store: ObjectStore, log_start: int, register: WriterRegister) -> list[tuple[int, str, bool]]:
-    """Each committed position from ``log_start`` on, its key, and whether it is there. Positions that the register has
-    forgotten the owner of were compacted."""
+async def _expected(store: ObjectStore, log_start: int, register: WriterRegister) -> list[tuple[int, str, int | None]]:
+    """Each committed position from ``log_start`` on, its key, and its size if it is there. Positions that the register
+    has forgotten the owner of were compacted."""
     owners = list(_owners(log_start, register))
-    there: set[str] = set()
+    sizes: dict[str, int] = {}
     for epoch in dict.fromkeys(epoch for _, epoch in owners):
         first = min(position for position, owner in owners if owner == epoch)
         async for info in store.list(f"{PREFIX}{epoch:018}.", start_after=epoch_key(epoch, first - 1)):
-            there.add(info.key)
+            sizes[info.key] = info.size
     keys = [(position, epoch_key(epoch, position)) for position, epoch in owners]
-    return [(position, key, key in there) for position, key in keys]
+    return [(position, key, sizes.get(key)) for position, key in keys]
 
 
 def _owners(log_start: int, register: WriterRegister) -> Iterator[tuple[int, int]]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 import slate_async as slate
+from slate_async.engine.write import open as opening
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.settings import Settings
+from slate_async.storage.log.missing import LogLook
 from tests.engine import Kind, ManualClock, abandon, contents, open_db, open_reader, until
 from tests.support.readers import poll
 
@@ -48,6 +53,60 @@ async def test_a_log_of_few_stored_bytes_and_many_rows_is_refused_and_stays_as_i
         await open_db(memory, kind, **SMALL)
     async with open_db(memory, kind) as db:
         assert len(await contents(db)) == 40
+
+
+@pytest.mark.parametrize("log_protocol", ["contiguous", "epoch_prefixed"])
+async def test_an_opening_that_has_no_room_for_the_stored_log_leaves_the_writer_alone(
+    memory: MemoryStore, log_protocol: str
+) -> None:
+    """Its own requests for that are none: the listing tells the sizes."""
+    kind, rng = Kind(log_protocol, True), random.Random(1)  # type: ignore[arg-type]
+    async with open_db(memory, kind) as db:
+        for number in range(20):
+            await db.put(b"%02d" % number, rng.randbytes(64 << 10))
+        with pytest.raises(
+            slate.ConfigError, match=r"stored bytes .* replay_memory_bytes is 1048576.*not fenced"
+        ) as no:
+            await open_db(memory, kind, **SMALL)
+        assert no.value.outcome == "not_applied"
+        await db.put(b"still", b"open")
+        assert len(await contents(db)) == 21
+
+
+async def test_an_opening_without_room_for_what_is_decompressed_says_that_it_has_fenced(
+    memory: MemoryStore, kind: Kind
+) -> None:
+    db = await open_db(memory, kind)
+    for number in range(40):
+        await db.put(b"%02d" % number, VALUE)
+    with pytest.raises(slate.ConfigError, match=REFUSAL + ".* is fenced by now"):
+        await open_db(memory, kind, **SMALL)
+    with pytest.raises(slate.FencedError):
+        await db.flush(l0=True)
+    await abandon(db)
+
+
+@pytest.mark.parametrize("log_protocol", ["contiguous", "epoch_prefixed"])
+@pytest.mark.parametrize("nbytes", [0, 1, 70_000])
+async def test_a_log_is_never_taken_for_more_than_its_rows_take_in_memory(
+    memory: MemoryStore, log_protocol: str, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log of small objects most that is stored is no rows."""
+    looks: list[LogLook] = []
+    look_at_log = opening.look_at_log
+
+    async def looked(*asked: Any) -> LogLook:
+        looks.append(await look_at_log(*asked))
+        return looks[-1]
+
+    kind, rng = Kind(log_protocol, True), random.Random(1)  # type: ignore[arg-type]
+    db = await open_db(memory, kind, compression="none")
+    for number in range(10):
+        await db.put(b"%d" % number, rng.randbytes(nbytes), ttl=1000.0 + number)
+    await abandon(db)
+    monkeypatch.setattr(opening, "look_at_log", looked)
+    async with open_db(memory, kind):
+        assert 9 * nbytes - 5000 <= looks[-1].row_bytes <= 10 * (nbytes + 1 + 25)
 
 
 async def test_a_reader_that_meets_more_while_it_follows_closes_with_the_cause(memory: MemoryStore, kind: Kind) -> None:
