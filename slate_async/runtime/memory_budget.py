@@ -4,8 +4,9 @@ Compressed bytes say nothing of what becomes of them: 70 KB may be a gigabyte. S
 much as will come out, which the bytes say themselves, and waits until there is room.
 
 Ordering rule: first come, first served, so a large block is not overtaken for ever by small ones. Invariant: at most
-``capacity_bytes`` are held and lent; what is greater by itself is refused. A caller that holds some asks for no more,
-so nobody waits for itself. What is lent can be had again: it is taken back, the oldest first, before anybody waits.
+``capacity_bytes`` are held and lent; what is greater by itself has all of it, with nothing beside. A caller that holds
+some asks for no more, so nobody waits for itself. What is lent can be had again: it is taken back, the oldest first,
+before anybody waits.
 """
 
 from __future__ import annotations
@@ -18,13 +19,6 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Protocol
 from weakref import ref
-
-from slate_async.errors import ConfigError
-
-
-def over_budget(what: str, nbytes: int, most_bytes: int) -> ConfigError:
-    """``what`` takes more memory than there may be for it."""
-    return ConfigError(f"{what} takes {nbytes} bytes of memory, and decode_memory_bytes allows {most_bytes}; raise it")
 
 
 class Lent(Protocol):
@@ -53,11 +47,9 @@ class MemoryBudget:
         self._serve()
 
     @asynccontextmanager
-    async def hold(self, nbytes: int, what: str) -> AsyncIterator[None]:
-        """Hold ``nbytes`` while the context lasts. Raises `ConfigError`, naming ``what``, if that is more than there
-        may be."""
-        if nbytes > self.capacity_bytes:
-            raise over_budget(what, nbytes, self.capacity_bytes)
+    async def hold(self, nbytes: int) -> AsyncIterator[None]:
+        """Hold ``nbytes`` while the context lasts, or all there is if that is less."""
+        nbytes = min(nbytes, self.capacity_bytes)
         if self._waiting or not self._has_room(nbytes):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((nbytes, turn))

@@ -47,7 +47,8 @@ class StorageSettings(BaseSettings):
     decode_memory_bytes: int = setting(
         unit="bytes",
         what="Memory for blocks and log objects while they are decompressed, of all databases of an Environment"
-        " together. What needs more by itself is refused. Scans read the less at once the more of them are under way:"
+        " together. A block that needs more by itself has all of it, with nothing beside; a log object that does is"
+        " refused. Scans read the less at once the more of them are under way:"
         " what they have decoded stays within it, too. Stored bytes of blocks of more than 4 MiB have as much again,"
         " for each open database. The largest that was asked for counts.",
         why="Compressed bytes may become ten thousand times as many. Room for a few of the largest values at once. A"

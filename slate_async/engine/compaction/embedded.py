@@ -18,7 +18,7 @@ from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.write.compactor_role import embedded_token, is_free
 from slate_async.engine.write.writer import Writer
-from slate_async.errors import FencedError, SlateError, UnavailableError
+from slate_async.errors import CorruptionError, FencedError, SlateError, UnavailableError
 from slate_async.runtime.protocol import Clock, Ids
 from slate_async.settings import Settings
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -136,9 +136,9 @@ class EmbeddedCompactor:
                 logger.warning("%s: the compactor role could not be claimed, trying again: %s", self._name, error)
                 await self._clock.sleep(CLAIM_PAUSE_S)
             except SlateError as error:
+                advice = "run `slate verify`" if isinstance(error, CorruptionError) else "mend what the error names"
                 logger.exception(
-                    "%s: compaction stopped; writes go on until L0 is full. Run `slate verify`, then open it again",
-                    self._name,
+                    "%s: compaction stopped; writes go on until L0 is full: %s, then open it again", self._name, advice
                 )
                 self._role.failure = error
                 self._compactor.close(lambda cause=error: again(cause))  # type: ignore[misc]

@@ -27,8 +27,7 @@ from slate_async.codec.header import (
     decode_header,
     encode_header,
 )
-from slate_async.errors import CorruptionError, InvalidError
-from slate_async.runtime.memory_budget import over_budget
+from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.storage.format.block import (
     ROW_OVERHEAD_BYTES,
     TRAILER_BYTES,
@@ -122,7 +121,10 @@ def stored_blocks(
         stored, at = _next_block(body, at, object_name)
         raw_bytes += stored_raw_bytes(stored)
         if most_bytes is not None and raw_bytes > most_bytes:
-            raise over_budget(object_name, raw_bytes, most_bytes)
+            raise ConfigError(
+                f"{object_name} takes {raw_bytes} bytes of memory, and decode_memory_bytes allows {most_bytes};"
+                " raise it"
+            )
         crc = stored_crc(stored) if len(stored) >= TRAILER_BYTES else 0  # too few, as decoding will say
         blocks.append(StoredBlock(stored, HEADER_BYTES + at - len(stored) - (-len(stored) % 8), crc))
     if not blocks:

@@ -39,7 +39,7 @@ async def decoded_rows(log_object: LogObject, offload: Offload, decoding: Memory
         yield decode()
         return
     joined = 1 if len(blocks) == 1 else 2  # several are copied into one
-    async with decoding.hold(min(joined * nbytes, decoding.capacity_bytes), log_object.key):
+    async with decoding.hold(joined * nbytes):
         inline = nbytes <= INLINE_ROWS_BYTES and log_object.size < INLINE_SEGMENT_BYTES
         yield decode() if inline else await offload.run(decode)
 

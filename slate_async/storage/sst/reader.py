@@ -329,7 +329,7 @@ class SstReader:
         async with self._room_for(length):
             blocks = _stored_blocks(index, numbers, await self._read(first, length), first)
             raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
-            async with self._cache.decoding.hold(raw_bytes, self.key):
+            async with self._cache.decoding.hold(raw_bytes):
                 return await self._offload.run(decode)
 
     def _candidate(self, meta: SstMeta, key: bytes, key_hash: int) -> int | None:
@@ -380,7 +380,7 @@ class SstReader:
         """Memory for stored bytes from their request until they are decoded, if they are many."""
         if self._fetching is None or nbytes <= SCAN_READ_AHEAD_BYTES:
             return _NO_ROOM
-        return self._fetching.hold(min(nbytes, self._fetching.capacity_bytes), self.key)
+        return self._fetching.hold(nbytes)
 
     async def _decode(self, meta: SstMeta, run: list[int], data: bytes, base: int) -> list[LoadedBlock]:
         """The blocks of ``run`` in ``data``, which was read at byte ``base``."""
@@ -403,7 +403,7 @@ class SstReader:
         raw_bytes = raw_bytes_of(meta, run, parts, self._cache.shares.nbytes)
         if raw_bytes <= OFFLOAD_BYTES:
             return decode()
-        async with self._cache.decoding.hold(raw_bytes, self.key):
+        async with self._cache.decoding.hold(raw_bytes):
             return await self._offload.run(decode)
 
     def _decode_one(self, meta: SstMeta, number: int, stored: bytes) -> LoadedBlock:

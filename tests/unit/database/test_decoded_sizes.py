@@ -1,5 +1,5 @@
 """Few stored bytes that become many: scans and compactions decode a bounded part of them at once, and a block that is
-too large by itself is refused before anything is allocated for it."""
+too large by itself is decoded alone. A log object that is too large is refused before anything is allocated for it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     hold = MemoryBudget.hold
 
     @asynccontextmanager
-    async def counted(self: MemoryBudget, nbytes: int, what: str) -> AsyncIterator[None]:
+    async def counted(self: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
         asked.append(nbytes)
-        async with hold(self, nbytes, what):
+        async with hold(self, nbytes):
             yield
 
     monkeypatch.setattr(MemoryBudget, "hold", counted)
@@ -103,19 +103,25 @@ async def test_compactions(tmp_path: Path, held: list[int]) -> None:
         ]
 
 
-async def test_one_that_is_too_large_is_refused_and_others_are_read(tmp_path: Path) -> None:
-    async with slate.open(tmp_path) as db:
-        await db.put(b"small", b"1")
-        await db.put(b"x-large", bytes(2 << 20))
-        await db.flush(l0=True)
-    little = Settings(max_value_bytes=1000, decode_memory_bytes=1 << 20)
-    async with slate.open_reader(tmp_path, settings=little) as db:
-        for _ in range(2):
-            with pytest.raises(slate.ConfigError, match=r"sst/.* takes \d+ bytes .*decode_memory_bytes allows 1048576"):
-                await db.get(b"x-large")
-        assert await db.get(b"small") == b"1"
-    async with slate.open_reader(tmp_path) as db:
-        assert await db.get(b"x-large") == bytes(2 << 20)
+@pytest.mark.parametrize("cache_bytes", [0, 64 << 20])
+async def test_one_that_is_larger_than_the_memory_has_it_to_itself(tmp_path: Path, cache_bytes: int) -> None:
+    """A value from before the limit is read, merged and checked as ever; compaction goes on."""
+    rows = {b"large-%d" % number: bytes([number]) * (2 << 20) for number in range(3)}
+    async with slate.open(tmp_path, settings=Settings(auto_compaction=False)) as db:
+        for key, value in rows.items():
+            await db.put(key, value)
+            await db.flush(l0=True)
+    little = Settings(
+        max_value_bytes=1000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20, block_cache_bytes=cache_bytes
+    )
+    async with slate.open(tmp_path, settings=little) as db, asyncio.timeout(60):
+        assert await asyncio.gather(*(db.get(key) for key in rows)) == [*rows.values()]
+        assert {key: value async for key, value in db.scan()} == rows
+        await db.compact(full=True)
+        assert {key: value async for key, value in db.scan(reverse=True)} == rows
+        assert db.status().l0_ssts == 0
+    async with slate.open_admin(tmp_path, settings=little) as admin:
+        assert (await admin.verify()).clean
 
 
 async def test_log_objects_that_are_too_large_are_refused_at_their_replay(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ async def test_what_is_lent_is_not_read_again_until_somebody_needs_the_room() ->
     assert budget.lent_bytes == rows.nbytes
     assert same(await whole(parts), rows)
     assert not read.count
-    async with budget.hold(2 * LATE_BYTES, "another block"):
+    async with budget.hold(2 * LATE_BYTES):
         assert not budget.lent_bytes
         assert same(await whole(parts), rows)
     assert read.count == 3
