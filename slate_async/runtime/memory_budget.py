@@ -22,8 +22,8 @@ from weakref import ref
 
 
 class Lent(Protocol):
-    """Something in memory that can be read once more. ``nbytes``: what it takes now; only ever less, and 0 once it is
-    taken back."""
+    """Something in memory that can be read once more. ``nbytes``: what it takes now; 0 once it is taken back, and never
+    more until it is lent again."""
 
     nbytes: int
 

@@ -3,8 +3,8 @@
 A merge needs a row of each of its sources at once, and holds it for as long as another source's rows come first, or
 its consumer does something else. It has no memory for rows that fill what one read may hold. So such a row goes into
 the merge without its value: its key and numbers tell where it belongs and whether anybody sees it. The block that has
-the value is lent memory meanwhile, which the next read that needs some takes back; then the value is read again when
-its row is wanted.
+the value is lent memory meanwhile, which the next read that needs some takes back; then the block is read again when
+one of its rows is wanted, and lent again for the others.
 
 Ordering rule: memory is held while a block is decoded, and only lent afterwards. So a merge that waits for memory
 holds none, and of any number of merges one goes on.
@@ -29,13 +29,20 @@ LATE_BYTES = 256 << 10
 class LentBlock:
     """The rows of a block for as long as there is memory for them; ``nbytes`` is what they take now."""
 
-    __slots__ = ("__weakref__", "_reload", "_rows", "nbytes")
+    __slots__ = ("__weakref__", "_reload", "_rows", "_shares", "nbytes")
 
-    def __init__(self, rows: Columns, reload: Callable[[], Awaitable[Columns]]) -> None:
+    def __init__(self, rows: Columns, reload: Callable[[], Awaitable[Columns]], shares: ReadShares) -> None:
         """``reload`` gives ``rows`` once more."""
-        self.nbytes = rows.nbytes
-        self._rows: Columns | None = rows
         self._reload = reload
+        self._shares = shares
+        self._rows: Columns | None = None
+        self.nbytes = 0
+        self._keep(rows)
+
+    def _keep(self, rows: Columns) -> None:
+        self._rows = rows
+        self.nbytes = rows.nbytes
+        self._shares.lend(self)
 
     def take_back(self) -> None:
         """See `slate_async.runtime.memory_budget.Lent`."""
@@ -43,11 +50,15 @@ class LentBlock:
         self.nbytes = 0
 
     async def value(self, row: int) -> Columns:
-        """Row number ``row`` with its value. Raises what reading raises."""
+        """Row number ``row`` with its value, which keeps no more than that in memory, or twice as much. Raises what
+        reading raises."""
         rows = self._rows
         if rows is None:
             rows = await self._reload()
-        return rows.slice(row, row + 1)
+            if self._rows is None:
+                self._keep(rows)
+        found = rows.slice(row, row + 1)
+        return found.take(np.zeros(1, np.int64)) if 2 * found.nbytes < rows.nbytes else found
 
 
 class LateRow:
@@ -86,7 +97,7 @@ def apart(
     async def reload() -> Columns:
         return (await load())[0].slice(first, stop)
 
-    block = LentBlock(rows, reload)
+    block = LentBlock(rows, reload, shares)
     parts: list[Columns] = []
     low = 0
     for at in large:
@@ -96,7 +107,6 @@ def apart(
         low = at + 1
     if low < len(rows):
         parts.append(_copied(rows, low, len(rows)))
-    shares.lend(block)
     return parts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import numpy as np
@@ -87,6 +88,33 @@ async def test_what_is_lent_is_not_read_again_until_somebody_needs_the_room() ->
     del again
     gc.collect()
     assert not budget.lent_bytes
+
+
+async def test_a_block_that_is_read_again_is_lent_again_for_its_other_rows() -> None:
+    rows = block([LARGE, LARGE, LARGE])
+    budget = MemoryBudget(4 * LATE_BYTES)
+    read, shares = Reads(rows), ReadShares(budget)
+    parts = apart(rows, read, shares)
+    for reads in (1, 2):
+        async with budget.hold(2 * LATE_BYTES):
+            assert not budget.lent_bytes
+        assert same(await whole(parts), rows)
+        assert read.count == reads
+        assert budget.lent_bytes == rows.nbytes
+    assert same(*await asyncio.gather(whole(parts), whole(parts)))
+    del parts
+    gc.collect()
+    assert not budget.lent_bytes
+
+
+@pytest.mark.parametrize("capacity", [0, 9 * LATE_BYTES], ids=["read again", "lent"])
+async def test_a_row_that_is_complete_does_not_keep_its_block(capacity: int) -> None:
+    rows = block([LARGE] * 8)
+    parts = apart(rows, Reads(rows), ReadShares(MemoryBudget(capacity)))
+    assert len(parts) == 8
+    for part in parts:
+        assert part.late is not None
+        assert (await part.late.complete(part)).values.get_total_buffer_size() < 2 * LATE_BYTES
 
 
 async def test_rows_that_fit_or_are_small_stay_as_they_are() -> None:
