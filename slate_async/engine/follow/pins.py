@@ -84,8 +84,8 @@ class ReaderPins:
         """``head``, or a newer state, all of whose SSTs a checkpoint of ours names.
 
         Raises `UnavailableError`, `InvalidError` if the database was destroyed."""
-        if head is self._pinned and self._current is not None:
-            return head
+        if self._current is not None and self._pinned is not None and head.version <= self._pinned.version:
+            return self._pinned
         self._look_for_lost(head)
         if self._current is not None and self._current.ssts == _ssts(head):
             self._pinned = head

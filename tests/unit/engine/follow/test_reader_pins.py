@@ -91,6 +91,26 @@ async def test_polls_go_over_to_new_ssts_now_and_then_or_when_memory_is_crowded(
         assert await contents(reader) == {b"a": b"2" * 900}
 
 
+async def test_a_round_that_adopts_a_head_twice_makes_one_checkpoint(memory: MemoryStore, clock: ManualClock) -> None:
+    """Once before the replay, because memory is half full, and once after it."""
+    async with (
+        open_db(memory, clock=clock) as db,
+        open_reader(memory, clock=clock, replay_memory_bytes=10_000) as reader,
+    ):
+        for value in (b"1", b"2", b"3"):
+            for key in (b"a", b"b", b"c"):
+                await db.put(key, value * 2_000)
+            await reader.refresh()
+            await db.flush(l0=True)
+            before = reader.metrics()
+            scan = reader.scan()
+            await reader.refresh()
+            after = reader.metrics()
+            assert after["reader.checkpoints_lost"] == 0
+            assert after["manifest.commits"] == before["manifest.commits"] + 1
+            assert {found async for _, found in scan} == {value * 2_000}
+
+
 async def test_refreshed_at_half_life_and_removed_if_not_in_use(
     db: slate.Db, memory: MemoryStore, clock: ManualClock
 ) -> None:
