@@ -64,8 +64,8 @@ class OperationSettings(BaseSettings):
     reader_memtable_bytes: int = setting(
         64 * MIB,
         unit="bytes",
-        what="Size at which a following reader ends a table of replayed log rows and begins the next. A table goes"
-        " when all of its rows are in SSTs.",
+        what="Size at which a following reader ends a table of replayed log rows and begins the next; an eighth of"
+        " replay_memory_bytes where that is less. A table goes when all of its rows are in SSTs.",
         why="A table goes about when a writer's goes; smaller ones go sooner, but a read asks each.",
         ge=1,
         le=64 * GIB,
@@ -74,8 +74,9 @@ class OperationSettings(BaseSettings):
         unit="bytes",
         what="Memory for rows of the log that no SST holds yet, in an opening that replays them and in a reader that"
         " follows. An opening that meets more is refused, and a reader closes; both name this setting.",
-        why="Few stored bytes may be many rows. A writer with the same settings leaves a quarter of this at most."
-        " Beside one with a larger max_unflushed_bytes a reader needs as much.",
+        why="Few stored bytes may be many rows. A writer with the same settings leaves a quarter of this at most, or"
+        " one batch that takes half. A reader needs twice the max_unflushed_bytes of its writer: it holds rows that"
+        " SSTs hold already, too.",
         scaled=lambda values: max(
             512 * MIB, 4 * values.get("max_unflushed_bytes", 0), 2 * values.get("decode_memory_bytes", 0)
         ),

@@ -36,6 +36,9 @@ from slate_async.storage.sst.reader import SstReader
 
 ROWS_PER_TURN = 512
 """Appending so many rows takes about a millisecond; then the loop gets a turn."""
+MEMORY_SHARE = 8
+"""A memtable takes one of so many parts of the memory for all, or one log object more. The oldest one nearly always
+holds rows on both sides of ``log_start``, and stays; so SSTs hold no more than such a part of what is in memory."""
 MANY_SSTS = 16
 """So many SSTs of the log make reads slow."""
 
@@ -69,7 +72,7 @@ class ReplayStats:
 class ReaderState:
     """See the module docstring.
 
-    table_bytes: a memtable that has reached it is followed by another one
+    table_bytes: a memtable that has reached it, or a share of ``most_bytes``, is followed by another one
     most_bytes: what the memtables may take together
     ssts: opens the SSTs that a state names
     on_view: called with each new view, in the step that makes it the one reads get
@@ -90,7 +93,7 @@ class ReaderState:
         self.position = start_of(state)
         self.last_seq = state.last_seq
         self.stats = ReplayStats()
-        self._table_bytes = table_bytes
+        self._table_bytes = min(table_bytes, most_bytes // MEMORY_SHARE)
         self._most_bytes = most_bytes
         self._offload = offload
         self._opener = ssts

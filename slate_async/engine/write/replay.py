@@ -144,8 +144,7 @@ class Replayer:
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
-        check_room(objects[-1], columns, self._held_bytes, self._most_bytes)
-        self._held_bytes += columns.nbytes
+        self._held_bytes += check_room(objects[-1], columns, self._held_bytes, self._most_bytes)
         await _load(self._memtables, objects, columns)
         if len(columns):
             self._last_seq = int(columns.seqs[-1])

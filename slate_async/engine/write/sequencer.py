@@ -39,6 +39,7 @@ class Sequencer:
     last_seq, tick_ms: sequence number and write time of the newest row
     batches: how many were applied
     most_bytes: what a log object may take once it is decoded: the next writer must read it
+    most_batch_bytes: what the rows of a batch may take in memory: a reader holds them beside those before
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
     """
 
@@ -50,6 +51,7 @@ class Sequencer:
         last_seq: int,
         tick_ms: int,
         most_bytes: int,
+        most_batch_bytes: int,
         skip_bytes: int,
         flush_bytes: int,
         clock: Clock,
@@ -64,6 +66,7 @@ class Sequencer:
         self._memtables = memtables = state.memtables
         self._admission = admission
         self._most_bytes = most_bytes
+        self._most_batch_bytes = most_batch_bytes
         self._skip_bytes = skip_bytes
         self._flush_bytes = flush_bytes
         self._now_ms = clock.now_ms
@@ -123,7 +126,13 @@ class Sequencer:
                 f" ({self._most_bytes}); split it, or raise the setting",
                 outcome="not_applied",
             )
-        await self._admit(nbytes + len(keys) * ROW_OVERHEAD_BYTES)
+        if (held := nbytes + len(keys) * ROW_OVERHEAD_BYTES) > self._most_batch_bytes:
+            raise InvalidError(
+                f"the rows of a batch take at most half of replay_memory_bytes ({self._most_batch_bytes} bytes), not"
+                f" {held}; split it, or raise the setting",
+                outcome="not_applied",
+            )
+        await self._admit(held)
         large = nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
         self._begin(nbytes, large, len(keys))
         now = self.tick()

@@ -157,6 +157,7 @@ class Writer:
             last_seq=max(replayed.last_seq, self.state.manifest.skipped_end),
             tick_ms=replayed.last_tick_ms,
             most_bytes=settings.decode_memory_bytes,
+            most_batch_bytes=settings.replay_memory_bytes // 2,
             skip_bytes=settings.skip_memtable_bytes,
             flush_bytes=settings.flush_bytes,
             clock=runtime.clock,

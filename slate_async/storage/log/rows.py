@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from slate_async.codec.columns import Columns, concat
+from slate_async.codec.columns import Columns, concat, content_nbytes
 from slate_async.codec.header import ObjectKind
 from slate_async.errors import ConfigError, CorruptionError
 from slate_async.runtime.memory_budget import MemoryBudget
@@ -17,6 +17,7 @@ from slate_async.storage.format.block import decode_block, stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.log_segment import log_object_id, stored_blocks
 from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.memtable import ROW_OVERHEAD_BYTES
 
 INLINE_SEGMENT_BYTES = 128 * 1024
 """A log segment of fewer bytes is encoded or decoded on the loop: that takes less than half a millisecond, where a
@@ -67,13 +68,18 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
     return columns if first == 0 else columns.slice(first, len(columns))
 
 
-def check_room(log_object: LogObject, rows: Columns, held_bytes: int, most_bytes: int) -> None:
-    """Raise `ConfigError` if ``rows``, those of ``log_object``, take more with what is held than ``most_bytes``."""
-    if held_bytes + rows.nbytes > most_bytes:
+def check_room(log_object: LogObject, rows: Columns, held_bytes: int, most_bytes: int) -> int:
+    """What ``rows``, those of ``log_object``, take in a memtable.
+
+    Raises `ConfigError` if that and ``held_bytes``, of the memtables before, are more than ``most_bytes``."""
+    nbytes = content_nbytes(rows.keys) + content_nbytes(rows.values) + len(rows) * ROW_OVERHEAD_BYTES
+    if held_bytes + nbytes > most_bytes:
         raise ConfigError(
-            f"{log_object.key}: the log has more than {most_bytes} bytes of rows that no SST holds yet, and"
-            " replay_memory_bytes allows no more; raise it to the writer's max_unflushed_bytes, or further"
+            f"{log_object.key}: its rows and those that are held of the log before it take more than {most_bytes}"
+            " bytes, and replay_memory_bytes allows no more; raise it to twice the writer's max_unflushed_bytes, or"
+            " further"
         )
+    return nbytes
 
 
 def check_kind(log_object: LogObject, kind: ObjectKind) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -12,7 +13,7 @@ from slate_async.engine.write import open as opening
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.settings import Settings
 from slate_async.storage.log.missing import LogLook
-from tests.engine import Kind, ManualClock, abandon, contents, open_db, open_reader, until
+from tests.engine import Kind, ManualClock, StoreInHand, abandon, contents, open_db, open_reader, until
 from tests.support.readers import poll
 
 LIMIT = 1 << 20
@@ -25,8 +26,11 @@ SMALL = {
     "flush_bytes": 1 << 17,
     "l0_sst_bytes": 1 << 17,
 }
+ROW_BYTES = 224
+"""What a row counts beside its key and its value."""
 REFUSAL = (
-    r"log/.*: the log has more than 1048576 bytes of rows that no SST holds yet, and replay_memory_bytes allows no"
+    r"log/.*: its rows and those that are held of the log before it take more than 1048576 bytes, and"
+    r" replay_memory_bytes allows no more"
 )
 
 
@@ -109,6 +113,47 @@ async def test_a_log_is_never_taken_for_more_than_its_rows_take_in_memory(
         assert 9 * nbytes - 5000 <= looks[-1].row_bytes <= 10 * (nbytes + 1 + 25)
 
 
+def tiny_rows(count: int, start: int = 0) -> slate.WriteBatch:
+    batch = slate.WriteBatch()
+    for number in range(start, start + count):
+        batch.put(b"%08d" % number, b"")
+    return batch
+
+
+async def test_tiny_rows_count_alike_in_readers_and_openings(memory: MemoryStore, kind: Kind) -> None:
+    """Decoded they are a seventh of what they take as rows in memory."""
+    db = await open_db(memory, kind)
+    for start in range(0, 6_000, 1_000):
+        await db.write(tiny_rows(1_000, start))
+    with pytest.raises(slate.ConfigError, match=REFUSAL):
+        await open_reader(memory, **SMALL)
+    await abandon(db)
+    with pytest.raises(slate.ConfigError, match=REFUSAL):
+        await open_db(memory, kind, **SMALL)
+
+
+@pytest.mark.parametrize("in_one_batch", [True, False])
+async def test_what_a_writer_leaves_in_tiny_rows_a_reader_and_an_opening_take(
+    memory: MemoryStore, kind: Kind, in_one_batch: bool
+) -> None:
+    """At its defaults a writer lets in a quarter of `replay_memory_bytes`, or one batch of half of it."""
+    settings = SMALL | {"max_unflushed_bytes": LIMIT // 4, "l0_sst_bytes": LIMIT // 4}
+    most = LIMIT // (2 if in_one_batch else 4) // (ROW_BYTES + 8)
+    db = await open_db(memory, kind, **settings)
+    if in_one_batch:
+        with pytest.raises(slate.InvalidError, match=r"at most half of replay_memory_bytes \(524288 bytes\)"):
+            await db.write(tiny_rows(most + 1))
+        await db.write(tiny_rows(most))
+    else:
+        for start in range(0, most, 100):
+            await db.write(tiny_rows(min(100, most - start), start))
+    await abandon(db)
+    async with await open_reader(memory, **settings) as reader:
+        assert len(await contents(reader)) == most
+    async with open_db(memory, kind, **settings) as db:
+        assert len(await contents(db)) == most
+
+
 async def test_a_reader_that_meets_more_while_it_follows_closes_with_the_cause(memory: MemoryStore, kind: Kind) -> None:
     async with open_db(memory, kind) as db:
         reader = await open_reader(memory, manifest_poll_interval_ms=5, **SMALL)
@@ -154,6 +199,28 @@ async def test_rows_that_ssts_hold_already_give_way_before_more_is_replayed(memo
         assert len(await contents(reader)) == 45
 
 
+async def test_a_reader_lets_go_of_rows_beside_a_writer_that_never_pauses(memory: MemoryStore, kind: Kind) -> None:
+    """It writes while it flushes, so at each poll the newest rows that the reader holds are in no SST."""
+    clock, most = ManualClock(), 0
+    store = StoreInHand(memory, watch="sst/")
+    async with (
+        open_db(store, kind, clock=clock, auto_compaction=False, l0_max_ssts=1_000) as db,
+        open_reader(memory, clock=clock, **SMALL) as reader,
+    ):
+        for number in range(40):
+            await db.put(b"%02d-before" % number, bytes(32 << 10))
+            store.hold = True
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(db.flush(l0=True))
+                await until(lambda: bool(store.held), "the flush")
+                await db.put(b"%02d-meanwhile" % number, bytes(32 << 10))
+                await poll(reader)
+                most = max(most, reader.status().memtable_bytes)
+                store.release()
+        assert most <= LIMIT // 2
+        assert len(await contents(reader)) == 80
+
+
 async def test_a_writer_that_could_not_replay_its_own_log_is_refused(memory: MemoryStore) -> None:
     for settings in (
         Settings(replay_memory_bytes=1 << 26),
@@ -167,3 +234,5 @@ def test_by_default_there_is_room_for_what_a_writer_leaves() -> None:
     assert Settings().replay_memory_bytes == 512 << 20
     assert Settings(max_unflushed_bytes=1 << 30).replay_memory_bytes == 4 << 30
     assert Settings(decode_memory_bytes=1 << 30).replay_memory_bytes == 2 << 30
+    for settings in (Settings(), Settings(max_unflushed_bytes=1 << 30), Settings(decode_memory_bytes=1 << 30)):
+        assert settings.max_unflushed_bytes <= settings.replay_memory_bytes // 4

@@ -59,6 +59,7 @@ class SequencerHarness:
             last_seq=0,
             tick_ms=0,
             most_bytes=self.most,
+            most_batch_bytes=1 << 30,
             skip_bytes=self.skip,
             flush_bytes=self.flush,
             clock=self.clock,
