@@ -9,7 +9,7 @@ import slate_async as slate
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 ROW = re.compile(r"^\| `([a-z0-9_.*]+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
-HANDLES = ("Db", "DbReader", "DbCompactor", "GarbageCollector")
+HANDLES = ("Db", "DbReader", "DbCompactor", "GarbageCollector", "IngestJob")
 REQUESTS = "store.requests."
 
 
@@ -18,7 +18,7 @@ async def test_the_page_has_every_metric() -> None:
     async with slate.Environment() as env, env.open("memory://metrics/db") as db:
         await db.put(b"k", b"v")
         handles = [db, await env.open_reader("memory://metrics/db"), await env.open_compactor("memory://metrics/db")]
-        handles.append(await env.open_gc("memory://metrics/db"))
+        handles += [await env.open_gc("memory://metrics/db"), await env.open_ingest("memory://metrics/db")]
         for handle in handles:
             for name in handle.metrics():
                 listed = f"{REQUESTS}*" if name.startswith(REQUESTS) else name
