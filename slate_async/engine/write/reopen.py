@@ -71,6 +71,7 @@ class Reopening:
         """The outage is over: the writer of ``opened`` goes on where that of ``before`` ended."""
         opened.writer.succeed(before.writer)
         self.outage = None
+        _drop_frames(self.last)
         logger.warning("%s: the store is back; writes go on as epoch %d", self.context.name, opened.writer.epoch)
 
     async def run(self, opened: Opened) -> Opened:
@@ -203,3 +204,11 @@ class Reopening:
             state = await again.driver.commit(SkipSeqs(writer.epoch, writer.sequencer.last_seq + 1, given))
             async with writer.pins.lock:
                 writer.state.adopt(await writer.pins.pin(state))
+
+
+def _drop_frames(error: BaseException | None) -> None:
+    """An error that is kept as text is not to keep, by the frames of its traceback, the writer that failed and its
+    memtables."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

@@ -4,6 +4,8 @@ again, unless another writer has taken over."""
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pyarrow as pa
 import pytest
@@ -111,6 +113,22 @@ async def test_what_is_known_of_the_compactor_is_of_the_writer_that_came_back() 
         assert db.status().compactor == said
         assert db._writer.pressure._compactor is db._writer.compactor_role
         assert db._compaction.compactor._role is db._writer.compactor_role
+
+
+async def test_the_writer_of_before_the_outage_and_its_memtables_are_freed(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"a", b"1")
+        before = weakref.ref(db._writer.sequencer)
+        store.down = True
+        (sent,) = starts(db.put(b"b", b"1"))
+        assert await failed(sent) == "unknown"
+        store.down = False
+        await back(db)
+        await db.put(b"c", b"1")
+        del sent
+        gc.collect()
+        assert before() is None
 
 
 async def test_a_writer_that_took_over_meanwhile_is_never_fenced(kind: Kind) -> None:
