@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-import numpy as np
-import pyarrow as pa
-
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read import Run, Table
 from slate_async.objectstore.memory import MemoryStore
@@ -21,6 +18,7 @@ from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
+from tests.support.rows import R, columns_of, rows_of
 
 T = TypeVar("T")
 
@@ -86,22 +84,12 @@ def visible(versions: Iterable[Version], max_seq: int, now_ms: int) -> dict[byte
 
 def columns(rows: Sequence[Version], *, with_expiry: bool | None = None) -> Columns:
     """``rows`` as they are."""
-    expires = any(row.expire_ms != NO_EXPIRY for row in rows) if with_expiry is None else with_expiry
-    return Columns(
-        pa.array([row.key for row in rows], pa.binary()),
-        pa.array([row.value for row in rows], pa.binary()),
-        np.array([row.seq for row in rows], np.uint64),
-        np.array([row.kind for row in rows], np.uint8),
-        np.array([row.expire_ms for row in rows], np.int64) if expires else None,
-        np.array([row.create_ms for row in rows], np.int64),
-    )
+    return columns_of([R(*row) for row in rows], with_expire=with_expiry)
 
 
 def versions(batch: Columns) -> list[Version]:
     """The rows of ``batch``."""
-    expires = [NO_EXPIRY] * len(batch) if batch.expire_ms is None else batch.expire_ms.tolist()
-    parts = (batch.keys.to_pylist(), batch.values.to_pylist(), batch.seqs.tolist(), batch.kinds.tolist(), expires)
-    return [Version(*row) for row in zip(*parts, batch.create_ms.tolist(), strict=True)]
+    return [Version(*row) for row in rows_of(batch)]
 
 
 class FakeTable:
