@@ -14,6 +14,7 @@ from metastores.errors import (
     MetaStoreNotFoundError,
     MetaStoreUnavailableError,
 )
+from metastores.names import MANIFEST, Layout
 from metastores.protocol import (
     CasOutcome,
     Cell,
@@ -38,6 +39,7 @@ from metastores.runtime import MetaRuntime
 from metastores.stats import Counted, MetaStats
 
 __all__ = [
+    "MANIFEST",
     "BodyStore",
     "CasOutcome",
     "Cell",
@@ -48,6 +50,7 @@ __all__ = [
     "Counted",
     "DynamoDBMetaStore",
     "ErasesMetadata",
+    "Layout",
     "ListedObject",
     "MetaRuntime",
     "MetaStats",

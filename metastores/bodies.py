@@ -13,6 +13,7 @@ from typing import Protocol
 
 from metastores import names
 from metastores.errors import MetaStoreInvalidError
+from metastores.names import Layout
 from metastores.object_store_errors import reading
 from metastores.protocol import ConditionalObjects, VersionRef
 
@@ -33,18 +34,19 @@ class BodyStore(Protocol):
         """Remove bodies; missing ones are no error."""
 
     async def check_empty(self) -> None:
-        """Raise `MetaStoreInvalidError` if this place holds the manifest of another kind of metastore."""
+        """Raise `MetaStoreInvalidError` if this place holds what another kind of metastore has written."""
 
 
 class ObjectBodies:
-    """Bodies as objects ``manifest/{version:020}.{token}``."""
+    """Bodies as objects ``manifest/{version:020}.{token}``, or what another layout calls them."""
 
-    def __init__(self, objects: ConditionalObjects) -> None:
+    def __init__(self, objects: ConditionalObjects, layout: Layout = names.MANIFEST) -> None:
         self._objects = objects
+        self._layout = layout
 
     def _key(self, ref: VersionRef) -> str:
         """The name of a body; the token in it keeps losers and winners apart."""
-        return names.body_key(ref)
+        return self._layout.body_key(ref)
 
     async def put(self, ref: VersionRef, data: bytes) -> None:
         """See `BodyStore.put`."""
@@ -59,30 +61,30 @@ class ObjectBodies:
 
     async def list(self) -> Sequence[VersionRef]:
         """See `BodyStore.list`."""
-        with reading("listing the manifest's bodies"):
-            found = [names.body_ref(listed.key) async for listed in self._objects.list(names.FOLDER)]
+        with reading(f"listing the {self._layout.what}'s bodies"):
+            found = [self._layout.body_ref(listed.key) async for listed in self._objects.list(self._layout.folder)]
         return [ref for ref in found if ref is not None]
 
     async def delete(self, refs: Sequence[VersionRef]) -> None:
         """See `BodyStore.delete`."""
-        with reading("deleting manifest bodies"):
+        with reading(f"deleting bodies of the {self._layout.what}"):
             await self._objects.delete([self._key(ref) for ref in refs])
 
     async def check_empty(self) -> None:
         """See `BodyStore.check_empty`."""
-        await check_no_other_manifest(self._objects, expected=names.CURRENT)
+        await check_no_others(self._objects, self._layout, expected=self._layout.current)
 
 
-async def check_no_other_manifest(objects: ConditionalObjects, *, expected: str) -> None:
-    """Raise `MetaStoreInvalidError` if the folder holds a manifest whose head is somewhere else than ``expected``."""
-    with reading("listing the manifest"):
-        keys = [listed.key async for listed in objects.list(names.FOLDER)]
+async def check_no_others(objects: ConditionalObjects, layout: Layout, *, expected: str) -> None:
+    """Raise `MetaStoreInvalidError` if the folder holds versions whose head is somewhere else than ``expected``."""
+    with reading(f"listing the {layout.what}"):
+        keys = [listed.key async for listed in objects.list(layout.folder)]
     for key in keys:
-        by_version = names.manifest_version(key) is not None or names.boundary_version(key) is not None
-        if by_version or (key in (names.CURRENT, names.ELSEWHERE) and key != expected):
+        by_version = layout.version_of(key) is not None or layout.boundary_of(key) is not None
+        if by_version or (key in (layout.current, layout.elsewhere) and key != expected):
             raise MetaStoreInvalidError(
-                f"this metastore knows no manifest here, but there is {key!r}: the database keeps its manifest in"
-                " another metastore; name that one (metastore=...)"
+                f"this metastore knows no {layout.what} here, but there is {key!r}: the {layout.owner} keeps its"
+                f" {layout.what} in another metastore; name that one (metastore=...)"
             )
 
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from metastores import names
-from metastores.bodies import ObjectBodies, check_no_other_manifest
+from metastores.bodies import ObjectBodies, check_no_others
 from metastores.chained_register import ChainedRegister
 from metastores.dynamodb_errors import RequestRefusedError
 from metastores.dynamodb_items import BATCH, delete_items
@@ -40,6 +40,7 @@ from metastores.errors import (
     MetaStoreNotFoundError,
     MetaStoreUnavailableError,
 )
+from metastores.names import Layout
 from metastores.object_store_errors import OutcomeUnknownError, reading, writing
 from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
@@ -133,13 +134,19 @@ class DynamoBodies:
     counted in ``stats``."""
 
     def __init__(
-        self, place: DynamoPlace, objects: ConditionalObjects, inline_limit_bytes: int, stats: MetaStats
+        self,
+        place: DynamoPlace,
+        objects: ConditionalObjects,
+        inline_limit_bytes: int,
+        stats: MetaStats,
+        layout: Layout = names.MANIFEST,
     ) -> None:
         if not 0 <= inline_limit_bytes <= MAX_INLINE_LIMIT_BYTES:
             raise MetaStoreInvalidError(f"the inline limit is 0 to {MAX_INLINE_LIMIT_BYTES} bytes")
         self._place = place
         self._objects = objects
-        self._spilled = ObjectBodies(objects)
+        self._layout = layout
+        self._spilled = ObjectBodies(objects, layout)
         self._inline_limit_bytes = inline_limit_bytes
         self._stats = stats
 
@@ -189,7 +196,9 @@ class DynamoBodies:
                 **start,
             )
             for item in answer.get("Items", ()):
-                ref = names.body_ref(names.FOLDER + item["item"]["S"].removeprefix(BODY_PREFIX))
+                ref = self._layout.body_ref(
+                    self._layout.folder + self._layout.before + item["item"]["S"].removeprefix(BODY_PREFIX)
+                )
                 if ref is not None:
                     found[ref] = None
             if not answer.get("LastEvaluatedKey"):
@@ -206,7 +215,7 @@ class DynamoBodies:
     async def check_empty(self) -> None:
         """See `BodyStore.check_empty`. The note of an unfinished creation may be there, if that was in this very table
         and region: in another one there may be a database."""
-        await check_no_other_manifest(self._objects, expected=names.ELSEWHERE)
+        await check_no_others(self._objects, self._layout, expected=self._layout.elsewhere)
         await self._check_note()
 
     async def _leave_note(self) -> None:
@@ -214,23 +223,23 @@ class DynamoBodies:
         what is there decides, whichever process wrote it. Raises `MetaStoreInvalidError` if that is another place."""
         note = (await self._note()).encode()
         try:
-            with writing(f"creating {names.ELSEWHERE}"):
-                await self._objects.create(names.ELSEWHERE, note)
+            with writing(f"creating {self._layout.elsewhere}"):
+                await self._objects.create(self._layout.elsewhere, note)
         except OutcomeUnknownError:
             pass
         except MetaStoreInvalidError:  # a store without conditional writes
             if not await self._check_note():
-                with reading(f"writing {names.ELSEWHERE}"):
-                    await self._objects.put(names.ELSEWHERE, note)
+                with reading(f"writing {self._layout.elsewhere}"):
+                    await self._objects.put(self._layout.elsewhere, note)
         if not await self._check_note():
             raise MetaStoreUnavailableError(
-                f"{names.ELSEWHERE}, which says where the manifest is, could not be written"
+                f"{self._layout.elsewhere}, which says where the {self._layout.what} is, could not be written"
             )
 
     async def _check_note(self) -> bool:
         """Whether there is a note; raises `MetaStoreInvalidError` if it names another place than this one."""
-        with reading(f"reading {names.ELSEWHERE}"):
-            stored = await self._objects.get(names.ELSEWHERE)
+        with reading(f"reading {self._layout.elsewhere}"):
+            stored = await self._objects.get(self._layout.elsewhere)
         if stored is None:
             return False
         try:
@@ -238,11 +247,12 @@ class DynamoBodies:
         except UnicodeDecodeError:
             noted = None
         if noted is None:
-            raise MetaStoreCorruptionError("does not name a table and a region", object_name=names.ELSEWHERE)
+            raise MetaStoreCorruptionError("does not name a table and a region", object_name=self._layout.elsewhere)
         here = await self._note()
         if noted[0] != here:
+            what, owner, note = self._layout.what, self._layout.owner, self._layout.elsewhere
             raise MetaStoreInvalidError(
-                f"there is no manifest of this database in {here.strip()}: {names.ELSEWHERE!r} says that it is in"
+                f"there is no {what} of this {owner} in {here.strip()}: {note!r} says that it is in"
                 f" {noted[0].strip()}; name that one (metastore=...)"
             )
         return True
@@ -265,11 +275,13 @@ class DynamoDBMetaStore(RegisterMetaStore):
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         place: DynamoPlace | None = None,
+        layout: Layout = names.MANIFEST,
     ) -> None:
         stats = MetaStats()
         place = place or DynamoPlace(table, name)
         head = ChainedRegister(DynamoCell(place, HEAD_ITEM, stats), table.runtime)
-        super().__init__(head, DynamoBodies(place, objects, inline_limit_bytes, stats), table.runtime, stats)
+        bodies = DynamoBodies(place, objects, inline_limit_bytes, stats, layout)
+        super().__init__(head, bodies, table.runtime, stats, layout)
 
     @classmethod
     async def create_table(

@@ -18,6 +18,7 @@ from metastores.dynamodb_place import DynamoPlace
 from metastores.dynamodb_table import DynamoTable, check_table_name
 from metastores.errors import MetaStoreInvalidError
 from metastores.if_match import ObjectRegister
+from metastores.names import Layout
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
@@ -33,9 +34,9 @@ class PutIfAbsentFactory:
     def __init__(self, runtime: MetaRuntime | None = None) -> None:
         self._runtime = MetaRuntime() if runtime is None else runtime
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = names.MANIFEST) -> MetaStore:
         """See `MetaStoreFactory.manifest`."""
-        return PutIfAbsentMetaStore(objects, self._runtime)
+        return PutIfAbsentMetaStore(objects, self._runtime, layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
@@ -53,10 +54,10 @@ class IfMatchFactory:
     def __init__(self, runtime: MetaRuntime | None = None) -> None:
         self._runtime = MetaRuntime() if runtime is None else runtime
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = names.MANIFEST) -> MetaStore:
         """See `MetaStoreFactory.manifest`."""
-        register = ObjectRegister(objects, names.CURRENT, self._runtime)
-        return RegisterMetaStore(register, ObjectBodies(objects), self._runtime)
+        register = ObjectRegister(objects, layout.current, self._runtime)
+        return RegisterMetaStore(register, ObjectBodies(objects, layout), self._runtime, layout=layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
@@ -96,10 +97,15 @@ class DynamoDBFactory:
     def __repr__(self) -> str:
         return f"DynamoDBFactory({self._table!r})"
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = names.MANIFEST) -> MetaStore:
         """See `MetaStoreFactory.manifest`."""
         return DynamoDBMetaStore(
-            self._table, name, objects, inline_limit_bytes=self._inline_limit_bytes, place=self._place(name)
+            self._table,
+            name,
+            objects,
+            inline_limit_bytes=self._inline_limit_bytes,
+            place=self._place(name),
+            layout=layout,
         )
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from metastores import names
 from metastores.bodies import MemoryBodies
 from metastores.chained_register import check_size
+from metastores.names import Layout
 from metastores.protocol import (
     CasOutcome,
     Cell,
@@ -61,10 +62,10 @@ class MemoryFactory:
         self._manifests: dict[str, tuple[MemoryRegister, MemoryBodies]] = {}
         self._registers: dict[str, MemoryRegister] = {}
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = names.MANIFEST) -> MetaStore:
         """See `MetaStoreFactory.manifest`."""
         register, bodies = self._manifests.setdefault(names.database_name(name), (MemoryRegister(), MemoryBodies()))
-        return RegisterMetaStore(register, bodies, self._runtime)
+        return RegisterMetaStore(register, bodies, self._runtime, layout=layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""

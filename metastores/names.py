@@ -1,6 +1,6 @@
 """Names of everything a metastore keeps, and the way back from a name to what it names.
 
-::
+A `Layout` says in which folder one product keeps its versions, and how it names them. The engine's `MANIFEST`::
 
     manifest/{version:020}.manifest      a version by put-if-absent
     manifest/boundary/{version:020}      deletion boundary: versions below it may be deleted
@@ -9,30 +9,115 @@
     manifest/dynamodb                    note: the DynamoDB table and region with the head
     writer/current                       the writer's register, as an object
 
-Invariant: parsing accepts exactly what formatting yields, so a foreign key is never taken for one of ours.
+The versions of a collection's merged area, `MERGED_AREAS`, in the folder of one life of the collection::
+
+    merged_areas/v{version:020}
+    merged_areas/v_boundary/{version:020}
+    merged_areas/v{version:020}.{token}
+    merged_areas/current
+    merged_areas/dynamodb
+
+Invariants: parsing accepts exactly what formatting yields, so a foreign key is never taken for one of ours. In byte
+order boundaries follow all versions, so that one listing reads the versions first and then the boundary.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import VersionRef
 
-FOLDER = "manifest/"
-BOUNDARY_FOLDER = "manifest/boundary/"
-CURRENT = "manifest/current"
-ELSEWHERE = "manifest/dynamodb"
 WRITER = "writer/current"
 MAX_VERSION = 10**19
 MAX_NAME_BYTES = 1024
 
 _TOKEN = re.compile(r"[0-9a-f]{32}\Z")
-_MANIFEST = re.compile(r"manifest/([0-9]{20})\.manifest\Z")
-_BOUNDARY = re.compile(r"manifest/boundary/([0-9]{20})\Z")
-_BODY = re.compile(r"manifest/([0-9]{20})\.([0-9a-f]{32})\Z")
+_VERSION = re.compile(r"[0-9]{20}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where versions lie in a folder, and what they are called.
+
+    what: what a version is a version of, as messages say it
+    owner: what has these versions, as messages say it
+    folder: where all of it lies; ends in a slash
+    before, after: what a version's name has around its 20 digits; a body has its token in the place of ``after``
+    boundary: the folder below ``folder`` of the deletion boundary; it sorts after every version
+    """
+
+    what: str
+    owner: str
+    folder: str
+    before: str = ""
+    after: str = ""
+    boundary: str = "boundary/"
+
+    def __post_init__(self) -> None:
+        folders = (self.folder, self.boundary)
+        if not all(folder.endswith("/") for folder in folders) or self.boundary <= self.before + "9" * 20:
+            raise MetaStoreInvalidError(
+                f"{self} is no layout: folders end in a slash, and boundaries sort after every version"
+            )
+
+    @property
+    def boundary_folder(self) -> str:
+        """What keys of the boundary begin with."""
+        return self.folder + self.boundary
+
+    @property
+    def current(self) -> str:
+        """Key of the head of bodies, as an object."""
+        return f"{self.folder}current"
+
+    @property
+    def elsewhere(self) -> str:
+        """Key of the note that says which DynamoDB table has the head."""
+        return f"{self.folder}dynamodb"
+
+    def version_key(self, version: int) -> str:
+        """Key of a version kept by put-if-absent."""
+        return f"{self.folder}{self.before}{version:020}{self.after}"
+
+    def version_of(self, key: str) -> int | None:
+        """The version such a key names, or ``None``."""
+        return _number(key, self.folder + self.before, self.after)
+
+    def boundary_key(self, version: int) -> str:
+        """Key of the marker that raises the deletion boundary to ``version``."""
+        return f"{self.boundary_folder}{version:020}"
+
+    def boundary_of(self, key: str) -> int | None:
+        """The boundary such a key stands for, or ``None``."""
+        return _number(key, self.boundary_folder, "")
+
+    def body_key(self, ref: VersionRef) -> str:
+        """Key of a body: number and token, so that bodies of losing attempts have other names."""
+        return f"{self.folder}{self.before}{ref.version:020}.{ref.token}"
+
+    def body_ref(self, key: str) -> VersionRef | None:
+        """The body such a key names, or ``None``."""
+        token = key[-32:]
+        version = _number(key, self.folder + self.before, f".{token}") if _TOKEN.match(token) else None
+        return None if version is None else VersionRef(version, token)
+
+
+MANIFEST = Layout("manifest", "database", "manifest/", after=".manifest")
+"""Versions of a database's manifest."""
+MERGED_AREAS = Layout("merged area", "collection", "merged_areas/", before="v", boundary="v_boundary/")
+"""Versions of a collection's merged area."""
+
+
+def _number(key: str, before: str, after: str) -> int | None:
+    """The 20 digits that ``key`` has between the two, and nothing else."""
+    if not (key.startswith(before) and key.endswith(after)):
+        return None
+    digits = key[len(before) : len(key) - len(after)]
+    return int(digits) if _VERSION.match(digits) else None
 
 
 def check_ref(ref: VersionRef) -> None:
@@ -41,39 +126,6 @@ def check_ref(ref: VersionRef) -> None:
         raise MetaStoreInvalidError(f"version {ref.version} is out of range; versions are numbered from 1")
     if not _TOKEN.match(ref.token):
         raise MetaStoreInvalidError(f"token of version {ref.version} is not 32 lower-case hex digits")
-
-
-def manifest_key(version: int) -> str:
-    """Key of a version kept by put-if-absent."""
-    return f"manifest/{version:020}.manifest"
-
-
-def manifest_version(key: str) -> int | None:
-    """The version such a key names, or ``None``."""
-    match = _MANIFEST.match(key)
-    return int(match.group(1)) if match else None
-
-
-def boundary_key(version: int) -> str:
-    """Key of the marker that raises the deletion boundary to ``version``."""
-    return f"{BOUNDARY_FOLDER}{version:020}"
-
-
-def boundary_version(key: str) -> int | None:
-    """The boundary such a key stands for, or ``None``."""
-    match = _BOUNDARY.match(key)
-    return int(match.group(1)) if match else None
-
-
-def body_key(ref: VersionRef) -> str:
-    """Key of a body: number and token, so that bodies of losing attempts have other names."""
-    return f"manifest/{ref.version:020}.{ref.token}"
-
-
-def body_ref(key: str) -> VersionRef | None:
-    """The body such a key names, or ``None``."""
-    match = _BODY.match(key)
-    return VersionRef(int(match.group(1)), match.group(2)) if match else None
 
 
 def database_name(name: str) -> str:

@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from metastores.names import Layout
 
 T = TypeVar("T")
 
@@ -213,8 +216,9 @@ class MetaStoreFactory(Protocol):
     ``objects`` is the database's own folder in the object store, ``name`` its URL without credentials;
     a backend that keeps metadata elsewhere files it under ``name``."""
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
-        """The manifest of that database. Keys it uses start with ``manifest/``."""
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = ...) -> MetaStore:
+        """The manifest of that database, or what else ``layout`` says that there are versions of. Keys it uses lie in
+        the layout's folder: ``manifest/`` unless another one is given."""
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """The writer's register of that database. Keys it uses start with ``writer/``."""

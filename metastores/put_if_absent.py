@@ -1,4 +1,5 @@
-"""A `MetaStore` over put-if-absent alone: version v is the object ``manifest/{v:020}.manifest``.
+"""A `MetaStore` over put-if-absent alone: version v is the object ``manifest/{v:020}.manifest``, or what another
+`metastores.names.Layout` calls it.
 
 Invariants: versions are created one after another, so the highest one listed is the head; the head is never
 deleted; the deletion boundary never goes back, and every deleted version is below it.
@@ -36,6 +37,7 @@ from metastores.errors import (
     MetaStoreInvalidError,
     MetaStoreUnavailableError,
 )
+from metastores.names import Layout
 from metastores.object_store_errors import OutcomeUnknownError, reading, writing
 from metastores.protocol import (
     CommitOutcome,
@@ -80,8 +82,11 @@ class PutIfAbsentMetaStore:
     """`MetaStore` over ``objects``, which needs an exclusive ``create`` and nothing else. ``stats`` counts outcomes
     and repeated readings."""
 
-    def __init__(self, objects: ConditionalObjects, runtime: MetaRuntime | None = None) -> None:
+    def __init__(
+        self, objects: ConditionalObjects, runtime: MetaRuntime | None = None, layout: Layout = names.MANIFEST
+    ) -> None:
         self._objects = objects
+        self._layout = layout
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._seen: Seen | None = None
         self._seen_at = float("-inf")
@@ -102,7 +107,7 @@ class PutIfAbsentMetaStore:
             highest = max(highest, floor)
             if not listing.versions:
                 if floor == 0:
-                    _check_no_other_manifest(listing)
+                    self._check_no_others(listing)
                     return None
                 continue
             version, listed = listing.versions[-1]
@@ -114,29 +119,29 @@ class PutIfAbsentMetaStore:
             stored = await self._get(listed.key)
             if stored is None or not self._etag_still_listed(stored, listed):
                 continue
-            record = _record(version, stored.data)
+            record = self._record(version, stored.data)
             self._see(record, stored.etag, began)
             return record
         raise MetaStoreCorruptionError(
             f"version {highest} was committed, but neither it nor a newer one is there ({READ_ATTEMPTS} attempts)",
-            object_name=names.manifest_key(highest),
+            object_name=self._layout.version_key(highest),
         )
 
     async def unchanged(self, ref: VersionRef) -> bool:
         """See `Probed.unchanged`. One read of an object that is not there."""
         if self._seen is None or self._seen.record.ref != ref or not self._next_is_kept():
             return False
-        return await self._get(names.manifest_key(ref.version + 1)) is None and self._next_is_kept()
+        return await self._get(self._layout.version_key(ref.version + 1)) is None and self._next_is_kept()
 
     async def read(self, ref: VersionRef) -> Record | None:
         """See `MetaStore.read`."""
         names.check_ref(ref)
         if self._seen is not None and self._seen.record.ref == ref:
             return self._seen.record
-        stored = await self._get(names.manifest_key(ref.version))
+        stored = await self._get(self._layout.version_key(ref.version))
         if stored is None:
             return None
-        record = _record(ref.version, stored.data)
+        record = self._record(ref.version, stored.data)
         return record if record.ref == ref else None
 
     async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
@@ -151,7 +156,7 @@ class PutIfAbsentMetaStore:
                 return Conflict(None if head is None else head.ref)
             if head is not None and head.ref.version >= ref.version:
                 return await self._find_out(ref, payload, "a newer version was there before it was sent")
-        key = names.manifest_key(ref.version)
+        key = self._layout.version_key(ref.version)
         data = seal(Sealed(Kind.MANIFEST, key, ref, payload))
         began = self._runtime.monotonic()
         try:
@@ -187,7 +192,7 @@ class PutIfAbsentMetaStore:
             names.check_ref(ref)
             if ref.version >= head:
                 raise MetaStoreInvalidError(
-                    f"manifest version {ref.version} is not below the head ({head}), so it is not deleted"
+                    f"{self._layout.what} version {ref.version} is not below the head ({head}), so it is not deleted"
                 )
         await self._remove([ref.version for ref in refs], listing.boundary)
 
@@ -246,7 +251,7 @@ class PutIfAbsentMetaStore:
         """Make a boundary of at least ``version`` durable; ``standing`` is the one listed before."""
         if version <= standing:
             return
-        key = names.boundary_key(version)
+        key = self._layout.boundary_key(version)
         data = seal(Sealed(Kind.BOUNDARY, key, VersionRef(version, self._runtime.token()), b""))
         for attempt in range(READ_ATTEMPTS):
             self.stats.retries += attempt > 0
@@ -275,12 +280,12 @@ class PutIfAbsentMetaStore:
 
     async def _find_out(self, ref: VersionRef, payload: bytes, cause: str) -> CommitOutcome:
         """What stands at the version decides, if the boundary says that it always stood there."""
-        key = names.manifest_key(ref.version)
+        key = self._layout.version_key(ref.version)
         try:
             stored = await self._get(key)
             if stored is None:
                 return Unknown(cause)
-            found = _record(ref.version, stored.data).ref
+            found = self._record(ref.version, stored.data).ref
             if found == ref:
                 return await self._confirm(ref, payload, stored.etag)
             if not await self._boundary_allows(ref.version):
@@ -297,14 +302,14 @@ class PutIfAbsentMetaStore:
             self._seen = Seen(record, etag)
 
     async def _list(self, since: Seen | None) -> Listing:
-        after = "" if since is None else names.manifest_key(since.record.ref.version - 1)
+        after = "" if since is None else self._layout.version_key(since.record.ref.version - 1)
         versions: list[tuple[int, ListedObject]] = []
         boundary, foreign = 0, None
-        with reading("listing the manifest"):
-            async for listed in self._objects.list(names.FOLDER, after):
-                if (version := names.manifest_version(listed.key)) is not None:
+        with reading(f"listing the {self._layout.what}"):
+            async for listed in self._objects.list(self._layout.folder, after):
+                if (version := self._layout.version_of(listed.key)) is not None:
                     versions.append((version, listed))
-                elif (raised := names.boundary_version(listed.key)) is not None:
+                elif (raised := self._layout.boundary_of(listed.key)) is not None:
                     boundary = max(boundary, raised)
                 else:
                     foreign = listed.key
@@ -315,21 +320,24 @@ class PutIfAbsentMetaStore:
 
     async def _remove(self, versions: Sequence[int], standing: int) -> None:
         await self._raise_boundary(max(versions) + 1, standing)
-        await self._delete([names.manifest_key(version) for version in sorted(set(versions))])
-        stale = [names.boundary_key(raised) for raised in await self._markers() if raised < standing]
+        await self._delete([self._layout.version_key(version) for version in sorted(set(versions))])
+        stale = [self._layout.boundary_key(raised) for raised in await self._markers() if raised < standing]
         if stale:
             await self._delete(stale)
 
     async def _markers(self) -> list[int]:
         with reading("listing the deletion boundary"):
-            found = [names.boundary_version(listed.key) async for listed in self._objects.list(names.BOUNDARY_FOLDER)]
+            found = [
+                self._layout.boundary_of(listed.key)
+                async for listed in self._objects.list(self._layout.boundary_folder)
+            ]
         return [raised for raised in found if raised is not None]
 
     async def _learn(self, key: str) -> None:
         stored = await self._get(key)
-        version = names.manifest_version(key)
+        version = self._layout.version_of(key)
         if stored is not None and version is not None:
-            self._tokens[version] = (stored.etag, _record(version, stored.data).ref.token)
+            self._tokens[version] = (stored.etag, self._record(version, stored.data).ref.token)
 
     async def _get(self, key: str) -> StoredObject | None:
         with reading(f"reading {key}"):
@@ -340,21 +348,20 @@ class PutIfAbsentMetaStore:
             return await self._objects.create(key, data)
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        with reading("deleting from the manifest"):
+        with reading(f"deleting from the {self._layout.what}"):
             await self._objects.delete(keys)
 
+    def _record(self, version: int, data: bytes) -> Record:
+        key = self._layout.version_key(version)
+        sealed = unseal(data, kind=Kind.MANIFEST, name=key)
+        if sealed.ref.version != version:
+            raise MetaStoreCorruptionError(f"holds version {sealed.ref.version}", object_name=key)
+        return Record(sealed.ref, sealed.payload)
 
-def _record(version: int, data: bytes) -> Record:
-    key = names.manifest_key(version)
-    sealed = unseal(data, kind=Kind.MANIFEST, name=key)
-    if sealed.ref.version != version:
-        raise MetaStoreCorruptionError(f"holds version {sealed.ref.version}", object_name=key)
-    return Record(sealed.ref, sealed.payload)
-
-
-def _check_no_other_manifest(listing: Listing) -> None:
-    if listing.foreign is not None:
-        raise MetaStoreInvalidError(
-            f"there is no manifest by versions here, but {listing.foreign!r}: this database keeps its manifest in"
-            " another metastore; name it (metastore=...)"
-        )
+    def _check_no_others(self, listing: Listing) -> None:
+        if listing.foreign is not None:
+            what, owner = self._layout.what, self._layout.owner
+            raise MetaStoreInvalidError(
+                f"there is no {what} by versions here, but {listing.foreign!r}: this {owner} keeps its {what} in"
+                " another metastore; name it (metastore=...)"
+            )

@@ -25,6 +25,7 @@ from metastores import names
 from metastores.bodies import BodyStore
 from metastores.envelope import Kind, Sealed, seal, unseal
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError
+from metastores.names import Layout
 from metastores.protocol import Cell, CommitOutcome, Committed, Conflict, Record, Register, Unknown, VersionRef
 from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats
@@ -57,9 +58,11 @@ class RegisterMetaStore:
         bodies: BodyStore,
         runtime: MetaRuntime | None = None,
         stats: MetaStats | None = None,
+        layout: Layout = names.MANIFEST,
     ) -> None:
         self._register = register
         self._bodies = bodies
+        self._layout = layout
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._head: Head | None = None
         self._record: Record | None = None
@@ -83,10 +86,10 @@ class RegisterMetaStore:
             again = await self._read_head()
             if again is not None and again.ref == head.ref:
                 raise MetaStoreCorruptionError(
-                    "is missing, though the head names it", object_name=names.body_key(head.ref)
+                    "is missing, though the head names it", object_name=self._layout.body_key(head.ref)
                 )
         raise MetaStoreCorruptionError(
-            f"the head changed during each of {READ_ATTEMPTS} reads", object_name=names.CURRENT
+            f"the head changed during each of {READ_ATTEMPTS} reads", object_name=self._layout.current
         )
 
     async def unchanged(self, ref: VersionRef) -> bool:
@@ -116,7 +119,7 @@ class RegisterMetaStore:
             if (0 if head is None else head.ref.version) != ref.version - 1:
                 return Conflict(None if head is None else head.ref)
         history = () if head is None else (head.ref, *head.history)[:HISTORY]
-        await self._bodies.put(ref, seal(Sealed(Kind.BODY, names.body_key(ref), ref, payload, history)))
+        await self._bodies.put(ref, seal(Sealed(Kind.BODY, self._layout.body_key(ref), ref, payload, history)))
         value = seal(Sealed(Kind.HEAD, HEAD_NAME, ref, b"", history))
         outcome = await self._register.compare_and_set(None if head is None else head.tag, value)
         if isinstance(outcome, Committed):
@@ -160,7 +163,7 @@ class RegisterMetaStore:
             names.check_ref(ref)
             if head is None or ref.version >= head.ref.version:
                 raise MetaStoreInvalidError(
-                    f"manifest version {ref.version} is not below the head, so it is not deleted"
+                    f"{self._layout.what} version {ref.version} is not below the head, so it is not deleted"
                 )
         await self._bodies.delete(sorted(set(refs)))
 
@@ -196,7 +199,7 @@ class RegisterMetaStore:
         data = await self._bodies.get(ref)
         if data is None:
             return None
-        key = names.body_key(ref)
+        key = self._layout.body_key(ref)
         sealed = unseal(data, kind=Kind.BODY, name=key)
         if sealed.ref != ref:
             raise MetaStoreCorruptionError("holds another version", object_name=key)

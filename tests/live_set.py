@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastores.names import CURRENT, ELSEWHERE, WRITER, body_key, body_ref, boundary_version, manifest_key
+from metastores.names import MANIFEST, WRITER
 from metastores.protocol import MetaStoreFactory, VersionRef
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError
@@ -26,7 +26,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
-STAYS = (CURRENT, ELSEWHERE, WRITER, ALIVE_KEY)
+STAYS = (MANIFEST.current, MANIFEST.elsewhere, WRITER, ALIVE_KEY)
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
         *ssts,
         *marker,
         *STAYS,
-        *(manifest_key(ref.version) for ref in versions),
-        *(body_key(ref) for ref in versions),
+        *(MANIFEST.version_key(ref.version) for ref in versions),
+        *(MANIFEST.body_key(ref) for ref in versions),
     }
     for key, info in infos.items():
-        body = body_ref(key)
+        body = MANIFEST.body_ref(key)
         if body is not None and body.version > head.version:
             continue  # of a commit that may be under way: garbage once the head is past it
-        if key not in stays and boundary_version(key) is None and not is_live_log(info, head, register):
+        if key not in stays and MANIFEST.boundary_of(key) is None and not is_live_log(info, head, register):
             left.append(key)
     return LiveSet(missing, left)
 

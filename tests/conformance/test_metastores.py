@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 from metastores.dynamodb import DynamoDBMetaStore
 from metastores.factories import DynamoDBFactory, IfMatchFactory, PutIfAbsentFactory
 from metastores.memory import MemoryFactory
+from metastores.names import MANIFEST, MERGED_AREAS
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Register
 from metastores.testing import MemoryObjects, MetaStoreSuite, RegisterSuite, Wire, WiredObjects
 from slate_async.objectstore.local import LocalStore
@@ -54,6 +55,7 @@ class Backend:
 
     racers = 12
     rounds = 5
+    layout = MANIFEST
 
     @pytest.fixture(autouse=True)
     def _long_form(self, full: bool) -> None:
@@ -76,7 +78,7 @@ class Backend:
         """See `MetaStoreSuite`."""
         name = self.name()
         return [
-            factory.manifest(objects, name)
+            factory.manifest(objects, name, self.layout)
             for factory, objects in zip(self.factories(count), self.views(count), strict=True)
         ]
 
@@ -103,7 +105,7 @@ class OverObjects(Backend):
         """See `MetaStoreSuite`."""
         parts = zip(self.factories(len(wires)), self.views(len(wires)), wires, strict=True)
         name = self.name()
-        return [factory.manifest(WiredObjects(objects, wire), name) for factory, objects, wire in parts]
+        return [factory.manifest(WiredObjects(objects, wire), name, self.layout) for factory, objects, wire in parts]
 
     async def make_wired_registers(self, wires: Sequence[Wire]) -> Sequence[Register]:
         """See `RegisterSuite`."""
@@ -126,6 +128,12 @@ class IfMatch(OverObjects):
         return [IfMatchFactory() for _ in range(count)]
 
 
+class MergedAreas:
+    """Versions of a collection's merged area instead of a manifest's."""
+
+    layout = MERGED_AREAS
+
+
 class TestMemoryMetaStore(InMemory, MetaStoreSuite):
     """Memory."""
 
@@ -138,8 +146,16 @@ class TestPutIfAbsentMetaStore(PutIfAbsent, MetaStoreSuite):
     """Over a dictionary whose etags are MD5, as S3's."""
 
 
+class TestMergedAreasOfPutIfAbsentMetaStore(MergedAreas, PutIfAbsent, MetaStoreSuite):
+    """A collection's versions there."""
+
+
 class TestIfMatchMetaStore(IfMatch, MetaStoreSuite):
     """The same."""
+
+
+class TestMergedAreasOfIfMatchMetaStore(MergedAreas, IfMatch, MetaStoreSuite):
+    """A collection's versions there."""
 
 
 class TestIfMatchRegister(IfMatch, RegisterSuite):
@@ -184,6 +200,10 @@ class InFolder(EngineObjects):
 
 class TestPutIfAbsentInFolder(InFolder, PutIfAbsent, MetaStoreSuite):
     """Versions in a folder."""
+
+
+class TestMergedAreasOfPutIfAbsentInFolder(MergedAreas, InFolder, PutIfAbsent, MetaStoreSuite):
+    """A collection's versions in a folder."""
 
 
 class TestIfMatchInFolder(InFolder, IfMatch, MetaStoreSuite):
@@ -246,8 +266,18 @@ class TestPutIfAbsentInS3(InS3, PutIfAbsent, MetaStoreSuite):
 
 
 @in_one_loop
+class TestMergedAreasOfPutIfAbsentInS3(MergedAreas, InS3, PutIfAbsent, MetaStoreSuite):
+    """A collection's versions in S3."""
+
+
+@in_one_loop
 class TestIfMatchInS3(InS3, IfMatch, MetaStoreSuite):
     """Pointer and bodies in S3."""
+
+
+@in_one_loop
+class TestMergedAreasOfIfMatchInS3(MergedAreas, InS3, IfMatch, MetaStoreSuite):
+    """A collection's pointer and bodies in S3."""
 
 
 @in_one_loop
@@ -343,7 +373,7 @@ class Dynamo(Backend):
     async def make_wired_metastores(self, wires: Sequence[Wire]) -> Sequence[MetaStore]:
         """See `MetaStoreSuite`."""
         name, objects = self.name(), MemoryObjects()
-        return [factory.manifest(objects, name) for factory in await self.wired(wires)]
+        return [factory.manifest(objects, name, self.layout) for factory in await self.wired(wires)]
 
     async def make_wired_registers(self, wires: Sequence[Wire]) -> Sequence[Register]:
         """See `RegisterSuite`."""
@@ -398,6 +428,11 @@ class OnDynalite(Dynamo):
 @in_one_loop
 class TestDynamoMetaStore(OnMoto, MetaStoreSuite):
     """Head and bodies in items, large bodies as objects."""
+
+
+@in_one_loop
+class TestMergedAreasOfDynamoMetaStore(MergedAreas, OnMoto, MetaStoreSuite):
+    """A collection's head and bodies in items."""
 
 
 @in_one_loop

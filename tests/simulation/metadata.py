@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
-from metastores.names import check_ref
+from metastores.names import MANIFEST, Layout, check_ref
 from metastores.protocol import (
     CasOutcome,
     Cell,
@@ -210,10 +210,10 @@ class SimMetaStoreFactory:
         self._process = process
         self._shared = shared
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> FaultyMetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = MANIFEST) -> FaultyMetaStore:
         """The manifest of that database."""
         shared = self._shared.manifests.setdefault(name, SimVersions())
-        return FaultyMetaStore(self._network, self._process, f"manifest of {name}", shared)
+        return FaultyMetaStore(self._network, self._process, f"{layout.what} of {name}", shared)
 
     def register(self, objects: ConditionalObjects, name: str) -> FaultyRegister:
         """The register of that database."""

@@ -3,7 +3,7 @@ place of a deleted version, and take that for a success."""
 
 from __future__ import annotations
 
-from metastores import names
+from metastores.names import MANIFEST
 from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectStore
 
@@ -13,10 +13,10 @@ async def lost_boundary(store: ObjectStore) -> list[Finding]:
     before a version goes; so one that is missing here is lost."""
     versions: list[int] = []
     boundary = 0
-    async for info in store.list(names.FOLDER):
-        if (version := names.manifest_version(info.key)) is not None:
+    async for info in store.list(MANIFEST.folder):
+        if (version := MANIFEST.version_of(info.key)) is not None:
             versions.append(version)
-        elif (raised := names.boundary_version(info.key)) is not None:
+        elif (raised := MANIFEST.boundary_of(info.key)) is not None:
             boundary = max(boundary, raised)
     listed = set(versions)
     highest = max(listed, default=0)
@@ -24,4 +24,4 @@ async def lost_boundary(store: ObjectStore) -> list[Finding]:
     if deleted < boundary or not deleted:
         return []
     said = "no deletion boundary is there" if not boundary else f"the deletion boundary is {boundary}"
-    return [Finding(names.BOUNDARY_FOLDER, None, f"version {deleted} was deleted, but {said}: a marker was lost")]
+    return [Finding(MANIFEST.boundary_folder, None, f"version {deleted} was deleted, but {said}: a marker was lost")]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from metastores.names import ELSEWHERE, body_ref
+from metastores.names import MANIFEST
 from metastores.protocol import MetaStoreFactory
 from slate_async.errors import ConfigError, InvalidError
 from slate_async.objectstore.probe import probe
@@ -65,7 +65,9 @@ async def refuse_foreign(ground: Ground) -> None:
         raise ground.unknown(found)
     name, looked = ground.name, 0
     async for info in ground.store.list(""):
-        leftover = info.key == ELSEWHERE or body_ref(info.key) is not None or info.key.startswith("gc/")
+        leftover = (
+            info.key == MANIFEST.elsewhere or MANIFEST.body_ref(info.key) is not None or info.key.startswith("gc/")
+        )
         if OURS.match(info.key) and not leftover:
             raise ConfigError(
                 f"{name} holds {info.key!r} but its manifest is not there: name its metastore (metastore=...), or"

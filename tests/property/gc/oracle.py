@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from metastores.names import manifest_key
+from metastores.names import MANIFEST
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.objectstore.memory import MemoryStore
@@ -49,7 +49,7 @@ class Oracle:
             stored = await driver.read_stored(ref)
             assert stored is not None, f"version {ref.version}, which the head names, cannot be read"
             keys |= {sst.location for sst in stored.state.ssts()}
-            keys |= {manifest_key(version.version) for version in (ref, stored.base) if version is not None}
+            keys |= {MANIFEST.version_key(version.version) for version in (ref, stored.base) if version is not None}
         for compaction in head.compactions:
             keys |= {sst.location for part in compaction.finished for sst in part.ssts}
         return keys

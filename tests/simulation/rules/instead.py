@@ -85,10 +85,10 @@ async def next_is_not_there(self: PutIfAbsentMetaStore) -> Record | None:
     seen = self._seen
     while seen is not None:
         version = seen.record.ref.version + 1
-        stored = await self._get(names.manifest_key(version))
+        stored = await self._get(names.MANIFEST.version_key(version))
         if stored is None:
             return seen.record
-        sealed = unseal(stored.data, kind=Kind.MANIFEST, name=names.manifest_key(version))
+        sealed = unseal(stored.data, kind=Kind.MANIFEST, name=names.MANIFEST.version_key(version))
         self._see(Record(sealed.ref, sealed.payload), stored.etag)
         seen = self._seen
     return await _latest(self)

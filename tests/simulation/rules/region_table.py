@@ -29,7 +29,7 @@ async def read_near(self: DynamoPlace) -> DynamoTable:
 
 async def overwrite_note(self: DynamoBodies) -> None:
     """The note names its last writer."""
-    await self._objects.put(names.ELSEWHERE, (await self._note()).encode())
+    await self._objects.put(names.MANIFEST.elsewhere, (await self._note()).encode())
 
 
 REGION_SWITCHES: Sequence[Switch] = (

@@ -13,6 +13,7 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.if_match import ObjectRegister
+from metastores.names import MANIFEST, Layout
 from metastores.protocol import ConditionalObjects, MetaStore, Register
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.database.environment import Environment
@@ -128,7 +129,7 @@ class Metadata(PutIfAbsentFactory):
 
     used = 0
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = MANIFEST) -> MetaStore:
         metadata = self
         metadata.used += 1
 
@@ -137,7 +138,7 @@ class Metadata(PutIfAbsentFactory):
                 await asyncio.sleep(0)
                 metadata.used -= 1
 
-        return Manifest(objects)
+        return Manifest(objects, layout=layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         metadata = self

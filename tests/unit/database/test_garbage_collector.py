@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
-from metastores.names import manifest_key
+from metastores.names import MANIFEST
 from slate_async.objectstore.local.store import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints
@@ -245,7 +245,7 @@ async def test_it_closes_itself_when_something_that_lives_is_lost() -> None:
     stored = await driver.read_stored(head.ref)
     assert stored is not None
     lost = next(state.ref for state in held if state.ref != stored.base)
-    await store.delete([manifest_key(lost.version)])
+    await store.delete([MANIFEST.version_key(lost.version)])
     collector = await open_gc(store, periodic=True)
     with pytest.raises(slate.ClosedError, match="missing"):
         await asyncio.wait_for(collector.wait_closed(), 10)

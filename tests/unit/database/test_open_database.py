@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from metastores.names import body_key
+from metastores.names import MANIFEST
 from metastores.protocol import VersionRef
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
@@ -242,7 +242,7 @@ async def test_all_methods_of_a_view_are_shared(memory: MemoryStore) -> None:
 
 async def test_what_an_unfinished_creation_leaves_is_no_reason_to_refuse() -> None:
     store = memory_store()
-    await store.put(body_key(VersionRef(1, "0" * 32)), b"the body of a version that no head names")
+    await store.put(MANIFEST.body_key(VersionRef(1, "0" * 32)), b"the body of a version that no head names")
     async with open_db(store, metastore="if-match") as db:
         await db.put(b"a", b"1")
 

@@ -12,6 +12,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from metastores.names import MANIFEST, Layout
 from metastores.protocol import CasOutcome, Cell, ConditionalObjects, MetaStore, Needs, Register
 from metastores.register_store import RegisterMetaStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -382,10 +383,10 @@ class MortalFactory:
     life: Life
     needs = Needs()
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
-        inner = self.factory.manifest(objects, name)
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = MANIFEST) -> MetaStore:
+        inner = self.factory.manifest(objects, name, layout)
         assert isinstance(inner, RegisterMetaStore)
-        return RegisterMetaStore(MortalRegister(inner._register, self.life), inner._bodies)
+        return RegisterMetaStore(MortalRegister(inner._register, self.life), inner._bodies, layout=layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         return MortalRegister(self.factory.register(objects, name), self.life)

@@ -14,6 +14,7 @@ from typing import Any
 
 from metastores.errors import MetaStoreCorruptionError, MetaStoreUnavailableError
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
+from metastores.names import MANIFEST, Layout
 from metastores.protocol import Committed, ConditionalObjects, MetaStore, VersionRef
 from metastores.runtime import MetaRuntime
 from metastores.testing import Faults, MemoryObjects, Wire, WiredObjects
@@ -41,11 +42,19 @@ class Task:
 class Run:
     """One seed. ``marks_kept``: whether committers look for their mark before they try again (rule 1)."""
 
-    def __init__(self, seed: int, factory: type[PutIfAbsentFactory | IfMatchFactory], *, marks_kept: bool = True):
+    def __init__(
+        self,
+        seed: int,
+        factory: type[PutIfAbsentFactory | IfMatchFactory],
+        *,
+        marks_kept: bool = True,
+        layout: Layout = MANIFEST,
+    ):
         self.rng = random.Random(seed)
         self.runtime = MetaRuntime(sleep=self.sleep, rng=random.Random(seed + 1))
         self.objects = MemoryObjects()
         self.factory = factory
+        self.layout = layout
         self.marks_kept = marks_kept
         self.wires: list[Wire] = []
         self.acknowledged: list[str] = []
@@ -63,7 +72,7 @@ class Run:
         wire = Wire(self.rng, None if calm else Faults())
         self.wires.append(wire)
         objects: ConditionalObjects = WiredObjects(self.objects, wire, turn=self.turn)
-        return self.factory(self.runtime).manifest(objects, "memory://model")
+        return self.factory(self.runtime).manifest(objects, "memory://model", self.layout)
 
     def ref(self, version: int) -> VersionRef:
         return VersionRef(version, self.runtime.token())
@@ -162,12 +171,16 @@ class Run:
 
 
 def caught(
-    seeds: range, factory: type[PutIfAbsentFactory | IfMatchFactory], *, marks_kept: bool = True
+    seeds: range,
+    factory: type[PutIfAbsentFactory | IfMatchFactory],
+    *,
+    marks_kept: bool = True,
+    layout: Layout = MANIFEST,
 ) -> tuple[int, str] | None:
     """The first seed at which a checker speaks, and what it says."""
     for seed in seeds:
         try:
-            Run(seed, factory, marks_kept=marks_kept).go()
+            Run(seed, factory, marks_kept=marks_kept, layout=layout).go()
         except (FoundError, MetaStoreCorruptionError) as error:
             return seed, str(error)
     return None

@@ -176,18 +176,18 @@ async def test_large_bodies_are_objects_stored_before_their_item() -> None:
     client, objects = FakeDynamo({}), MemoryObjects()
     store = store_of(client, objects)
     small, large = await commit(store, 1, b"x" * 8_000), await commit(store, 2, b"x" * 8_193)
-    assert names.body_key(small) not in objects.objects
-    assert names.body_key(large) in objects.objects
+    assert names.MANIFEST.body_key(small) not in objects.objects
+    assert names.MANIFEST.body_key(large) in objects.objects
     assert max(len(item.get("value", {}).get("B", b"")) for item in client.items.values()) < 8_192
     await commit(store, 3, b"z")
     client.fail("put_item", answered("AccessDeniedException"))
     orphan = ref(4)
     with pytest.raises(MetaStoreInvalidError):
         await store.commit(orphan, b"x" * 10_000)
-    assert names.body_key(orphan) in objects.objects
+    assert names.MANIFEST.body_key(orphan) in objects.objects
     await commit(store, 4, b"z")
     assert await store.collect([]) == 4
-    assert list(objects.objects) == [names.ELSEWHERE]
+    assert list(objects.objects) == [names.MANIFEST.elsewhere]
 
 
 async def test_the_folder_of_a_database_in_dynamodb_is_not_taken_for_empty() -> None:
@@ -204,7 +204,7 @@ async def test_the_folder_of_a_database_in_dynamodb_is_not_taken_for_empty() -> 
 async def test_a_database_is_not_recreated_in_another_table_or_region(table: str, region: str) -> None:
     objects = MemoryObjects()
     await commit(store_of(FakeDynamo({}), objects), 1, b"x")
-    assert objects.objects[names.ELSEWHERE] == b"dynamodb://table?region=us-east-1\n"
+    assert objects.objects[names.MANIFEST.elsewhere] == b"dynamodb://table?region=us-east-1\n"
     with pytest.raises(MetaStoreInvalidError) as caught:
         await store_of(FakeDynamo({}, region), objects, table).latest()
     assert f"dynamodb://{table}?region={region}" in str(caught.value)
@@ -216,7 +216,7 @@ async def test_a_creation_that_left_only_its_note_is_repeated() -> None:
     client.fail("put_item", answered("AccessDeniedException"))
     with pytest.raises(MetaStoreInvalidError):
         await store_of(client, objects).commit(ref(1), b"x")
-    assert list(objects.objects) == [names.ELSEWHERE]
+    assert list(objects.objects) == [names.MANIFEST.elsewhere]
     again = store_of(client, objects)
     assert await again.latest() is None
     await commit(again, 1, b"x")
@@ -225,8 +225,8 @@ async def test_a_creation_that_left_only_its_note_is_repeated() -> None:
 @pytest.mark.parametrize("note", [b"", b"\xff", b"dynamodb://table\n", b"dynamodb://u:p@table?region=x\n"])
 async def test_a_note_that_cannot_be_read_is_corrupt(note: bytes) -> None:
     objects = MemoryObjects()
-    await objects.put(names.ELSEWHERE, note)
-    with pytest.raises(MetaStoreCorruptionError, match=names.ELSEWHERE):
+    await objects.put(names.MANIFEST.elsewhere, note)
+    with pytest.raises(MetaStoreCorruptionError, match=names.MANIFEST.elsewhere):
         await store_of(FakeDynamo({}), objects).latest()
 
 

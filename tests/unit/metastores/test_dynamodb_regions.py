@@ -196,7 +196,7 @@ async def test_a_note_whose_answer_was_lost_is_read_back(applied: bool) -> None:
     if applied:
         await commit(regions.store(HOME), 1, b"x")
     else:
-        with pytest.raises(MetaStoreUnavailableError, match=names.ELSEWHERE):
+        with pytest.raises(MetaStoreUnavailableError, match=names.MANIFEST.elsewhere):
             await regions.store(HOME).commit(ref(1), b"x")
         assert regions.written(HOME) == []
 

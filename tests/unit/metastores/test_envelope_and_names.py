@@ -42,15 +42,43 @@ def test_another_object_is_refused() -> None:
             unseal(data, kind=kind, name=name)
 
 
-def test_keys_go_both_ways_and_nothing_else_is_ours() -> None:
+@pytest.mark.parametrize("layout", [names.MANIFEST, names.MERGED_AREAS], ids=lambda layout: layout.folder)
+def test_keys_go_both_ways_and_nothing_else_is_ours(layout: names.Layout) -> None:
     ref = VersionRef(42, TOKEN)
-    assert names.manifest_version(names.manifest_key(42)) == 42
-    assert names.boundary_version(names.boundary_key(42)) == 42
-    assert names.body_ref(names.body_key(ref)) == ref
-    for key in (names.CURRENT, names.ELSEWHERE, "manifest/1.manifest", names.manifest_key(1) + "x", "x/" + TOKEN):
-        assert names.manifest_version(key) is None
-        assert names.boundary_version(key) is None
-        assert names.body_ref(key) is None
+    assert layout.version_of(layout.version_key(42)) == 42
+    assert layout.boundary_of(layout.boundary_key(42)) == 42
+    assert layout.body_ref(layout.body_key(ref)) == ref
+    ours = (layout.version_key(1), layout.boundary_key(1), layout.body_key(ref), layout.current, layout.elsewhere)
+    foreign = ("manifest/1.manifest", "merged_areas/v1", layout.version_key(1) + "x", "x/" + TOKEN)
+    for key in (*ours, *foreign):
+        assert (layout.version_of(key) is not None) == (key == layout.version_key(1))
+        assert (layout.boundary_of(key) is not None) == (key == layout.boundary_key(1))
+        assert (layout.body_ref(key) is not None) == (key == layout.body_key(ref))
+
+
+def test_what_is_stored_keeps_its_names() -> None:
+    ref = VersionRef(42, TOKEN)
+    number = f"{42:020}"
+    assert names.MANIFEST.version_key(42) == f"manifest/{number}.manifest"
+    assert names.MANIFEST.boundary_key(42) == f"manifest/boundary/{number}"
+    assert names.MANIFEST.body_key(ref) == f"manifest/{number}.{TOKEN}"
+    assert (names.MANIFEST.current, names.MANIFEST.elsewhere) == ("manifest/current", "manifest/dynamodb")
+    assert names.MERGED_AREAS.version_key(42) == f"merged_areas/v{number}"
+    assert names.MERGED_AREAS.boundary_key(42) == f"merged_areas/v_boundary/{number}"
+    assert names.MERGED_AREAS.body_key(ref) == f"merged_areas/v{number}.{TOKEN}"
+    assert (names.MERGED_AREAS.current, names.MERGED_AREAS.elsewhere) == (
+        "merged_areas/current",
+        "merged_areas/dynamodb",
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"folder": "x"}, {"folder": "x/", "boundary": "b"}, {"folder": "x/", "before": "v", "boundary": "boundary/"}],
+)
+def test_a_listing_that_read_the_boundary_before_the_versions_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(MetaStoreInvalidError, match="no layout"):
+        names.Layout("x", "y", **wrong)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from metastores import names
 from metastores.bodies import ObjectBodies
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
-from metastores.put_if_absent import PutIfAbsentMetaStore, _record
+from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from tests.unit.metastores.interleaving import Run, caught
 
@@ -34,6 +34,12 @@ def test_all_rules_on(factory: Any, full: bool, slice_seed: int) -> None:
     assert caught(seeds(full, slice_seed), factory) is None
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("factory", [PutIfAbsentFactory, IfMatchFactory])
+def test_all_rules_on_for_merged_areas(factory: Any, full: bool, slice_seed: int) -> None:
+    assert caught(seeds(full, slice_seed), factory, layout=names.MERGED_AREAS) is None
+
+
 def test_same_seed_same_run() -> None:
     def trace(seed: int) -> object:
         run = Run(seed, PutIfAbsentFactory)
@@ -51,9 +57,9 @@ async def probing(self: Any) -> Any:
     """A `latest` that tries the next version after the one it knows, without asking the boundary."""
     if self._seen is not None:
         version = self._seen.record.ref.version + 1
-        stored = await self._get(names.manifest_key(version))
+        stored = await self._get(names.MANIFEST.version_key(version))
         if stored is not None:
-            self._see(_record(version, stored.data), stored.etag)
+            self._see(self._record(version, stored.data), stored.etag)
             return self._seen.record
     return await REAL_LATEST(self)
 

@@ -134,7 +134,7 @@ async def test_gc_leaves_young_versions(objects: TimedObjects, clocks: Clocks) -
     assert not await reader.unchanged(first), "the next version is still there to be met"
     clocks.seconds += KEEP_MS / 1000 + 1
     assert await store.collect([], dry_run=True) == await store.collect([]) == 3
-    assert names.manifest_key(4) in objects.objects
+    assert names.MANIFEST.version_key(4) in objects.objects
 
 
 async def test_a_version_whose_age_is_not_known_is_collected(clocks: Clocks) -> None:

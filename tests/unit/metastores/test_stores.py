@@ -111,7 +111,7 @@ async def test_the_boundary_is_durable_before_anything_is_deleted() -> None:
     objects.asked.clear()
     await store.delete(refs[:2])
     asked = [each for each in objects.asked if each.startswith(("create", "delete"))]
-    assert asked == [f"create {names.boundary_key(3)}", "delete 2"]
+    assert asked == [f"create {names.MANIFEST.boundary_key(3)}", "delete 2"]
 
 
 async def test_few_boundary_markers_remain() -> None:
@@ -120,9 +120,9 @@ async def test_few_boundary_markers_remain() -> None:
     for version in range(1, 30):
         await commit(store, version, b"x")
         await store.collect([])
-    markers = [key for key in objects.objects if key.startswith(names.BOUNDARY_FOLDER)]
-    assert markers == [names.boundary_key(28), names.boundary_key(29)]
-    assert [key for key in objects.objects if key.endswith(".manifest")] == [names.manifest_key(29)]
+    markers = [key for key in objects.objects if key.startswith(names.MANIFEST.boundary_folder)]
+    assert markers == [names.MANIFEST.boundary_key(28), names.MANIFEST.boundary_key(29)]
+    assert [key for key in objects.objects if key.endswith(".manifest")] == [names.MANIFEST.version_key(29)]
 
 
 async def test_unreadable_boundary_after_the_put_is_unknown() -> None:
@@ -146,12 +146,12 @@ async def test_a_sleeper_at_a_deleted_version_learns_unknown_and_leaves_the_head
     refs = [await commit(other, version, b"x") for version in (2, 3, 4)]
     await other.delete(refs[:2])
     assert isinstance(await sleeper.commit(ref(2), b"zombie"), Unknown)
-    assert names.manifest_key(2) in objects.objects
+    assert names.MANIFEST.version_key(2) in objects.objects
     head = await sleeper.latest()
     assert head is not None
     assert head.ref == refs[-1]
     assert await other.collect([]) == 2
-    assert names.manifest_key(2) not in objects.objects
+    assert names.MANIFEST.version_key(2) not in objects.objects
 
 
 async def test_a_lost_answer_is_read_back() -> None:
@@ -193,13 +193,13 @@ async def test_a_missing_head_is_corruption_not_an_older_head() -> None:
     for version in (1, 2, 3):
         await commit(store, version, b"x")
     await store.collect([])
-    del objects.objects[names.manifest_key(3)]
+    del objects.objects[names.MANIFEST.version_key(3)]
     for handle in (store, by_versions(objects)):
         with pytest.raises(MetaStoreCorruptionError):
             await handle.latest()
     pointed = MemoryObjects()
     wanted = await commit(by_pointer(pointed), 1, b"x")
-    del pointed.objects[names.body_key(wanted)]
+    del pointed.objects[names.MANIFEST.body_key(wanted)]
     with pytest.raises(MetaStoreCorruptionError, match="is missing"):
         await by_pointer(pointed).latest()
 
@@ -231,12 +231,12 @@ async def test_losers_bodies_are_neither_listed_nor_kept_and_pending_ones_stay()
     store = by_pointer(objects)
     refs = [await commit(store, version, b"x") for version in range(1, 5)]
     loser, pending = ref(3), ref(5)
-    objects.objects[names.body_key(loser)] = b"?"
-    objects.objects[names.body_key(pending)] = b"?"
+    objects.objects[names.MANIFEST.body_key(loser)] = b"?"
+    objects.objects[names.MANIFEST.body_key(pending)] = b"?"
     assert await store.versions() == refs
     assert await store.collect(refs) == 1
-    assert names.body_key(loser) not in objects.objects
-    assert names.body_key(pending) in objects.objects
+    assert names.MANIFEST.body_key(loser) not in objects.objects
+    assert names.MANIFEST.body_key(pending) in objects.objects
 
 
 async def test_versions_reach_back_through_bodies() -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import slate_async as slate
 from metastores.bodies import ObjectBodies
+from metastores.names import MANIFEST, Layout
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.register_store import RegisterMetaStore
 from slate_async.objectstore.meta_objects import MetaObjects
@@ -44,9 +45,10 @@ class RegisterFactory:
         self._server = cloud.metastore(node)
         self._runtime = node.metadata_runtime
 
-    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = MANIFEST) -> MetaStore:
         """The manifest of that database."""
-        return RegisterMetaStore(self._server.register(objects, f"{name}/head"), ObjectBodies(objects), self._runtime)
+        head = self._server.register(objects, f"{name}/head")
+        return RegisterMetaStore(head, ObjectBodies(objects, layout), self._runtime, layout=layout)
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """The register of that database."""

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastores.names import body_ref, manifest_version
+from metastores import names
 from metastores.protocol import VersionRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
@@ -38,7 +38,6 @@ from tests.simulation.scenarios.engine.database import SimulatedDatabase, node_f
 from tests.simulation.world import World
 
 T = TypeVar("T")
-MANIFEST = "manifest/"
 
 
 class _Nearby:
@@ -109,7 +108,7 @@ class Eye:
         """See whether there is a new head, and judge it."""
         if request.error is not None or not request.operation.startswith(("put-", "register-cas", "manifest-")):
             return
-        if request.operation.startswith("put-") and MANIFEST not in request.key:
+        if request.operation.startswith("put-") and names.MANIFEST.folder not in request.key:
             return
         if self.head is not None and request.operation == "manifest-collect":
             self._check_versions(request.sender.name)
@@ -155,10 +154,10 @@ class Eye:
                 return f"a part of the log that version {head.version} needs"
         elif key == MARKER:
             return "which proves the place"
-        elif key.startswith(MANIFEST):
+        elif key.startswith(names.MANIFEST.folder):
             needed = self.kept_versions(head)
-            body = body_ref(key)
-            if body in needed or manifest_version(key) in [ref.version for ref in needed]:
+            body = names.MANIFEST.body_ref(key)
+            if body in needed or names.MANIFEST.version_of(key) in [ref.version for ref in needed]:
                 return f"a version that version {head.version} needs"
         return None
 

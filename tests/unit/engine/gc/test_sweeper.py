@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from metastores.names import manifest_key
+from metastores.names import MANIFEST
 from slate_async.engine.gc.report import GcProgress
 from slate_async.engine.gc.sweeper import PROBED_MS, Limits, Sweeper
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
@@ -151,7 +151,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_the_next_round_does(plac
 async def test_what_a_checkpoint_holds_goes_when_every_clock_says_that_it_expired(place: Place) -> None:
     held = await place.commit(CreateCheckpoint(ONE, "user", START_MS, START_MS + 1_000, log_end=0))
     await place.put(b"d")
-    log, pinned = await place.keys("log/"), manifest_key(held.version)
+    log, pinned = await place.keys("log/"), MANIFEST.version_key(held.version)
     place.clock.wall_ms += 1_000 + SKEW - 1
     report = await place.collector().sweep()
     assert report.expired_checkpoints == ()
@@ -288,7 +288,7 @@ async def test_a_lost_version_stops_everything(place: Place) -> None:
     changes = [manifest.state.ref for manifest in stored if manifest is not None and manifest.base is not None]
     await place.put(b"d")
     await place.orphan(1)
-    await place.store.delete([manifest_key(changes[0].version)])
+    await place.store.delete([MANIFEST.version_key(changes[0].version)])
     before = await place.keys("")
     with pytest.raises(CorruptionError, match="nothing was deleted"):
         await place.collector(min_age=0).sweep()
@@ -303,7 +303,7 @@ async def test_a_round_overtaken_by_another_begins_anew(place: Place) -> None:
     overtaken: list[str] = []
 
     async def late(key: str, *given: Any, **more: Any) -> Any:
-        if key == manifest_key(held.version) and not overtaken:
+        if key == MANIFEST.version_key(held.version) and not overtaken:
             overtaken.append(key)
             place.store.get = get  # type: ignore[method-assign]
             await place.commit(DeleteCheckpoints(frozenset({ONE})))

@@ -11,7 +11,7 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.memory import MemoryFactory
-from metastores.names import boundary_version, manifest_key, manifest_version
+from metastores.names import MANIFEST
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.gc.reachable import Reach, fed_ssts, finished_ssts, own_keys, pending_ssts, reachable_ssts
 from slate_async.errors import CorruptionError
@@ -89,12 +89,12 @@ async def needed(town: Town, name: str) -> list[str]:
     state = await town.state(name)
     found = await live_set(town.store(name), PutIfAbsentFactory(), name, runtime(town.clock))
     assert found.missing == []
-    boundary = max((one for key in town.keys(name) if (one := boundary_version(key)) is not None), default=None)
+    boundary = max((one for key in town.keys(name) if (one := MANIFEST.boundary_of(key)) is not None), default=None)
     return [
         key
         for key in town.keys(name)
         if key not in found.left
-        and boundary_version(key) in (None, boundary)
+        and MANIFEST.boundary_of(key) in (None, boundary)
         and not is_silent_fence(state, key, len(bytes_of(town, key, name)))
     ]
 
@@ -113,14 +113,14 @@ def may_go_unseen(state: ManifestState, key: str, keys: list[str]) -> bool:
     place = log_name(state.log_protocol, key)
     if place is not None and state.log_protocol == "contiguous":
         return place.position > state.log_last_seen
-    return manifest_version(key) == state.version and manifest_key(state.version - 1) in keys
+    return MANIFEST.version_of(key) == state.version and MANIFEST.version_key(state.version - 1) in keys
 
 
 def damages(town: Town, state: ManifestState, name: str, keys: list[str]) -> Iterator[Damage]:
     for key in keys:
         if not may_go_unseen(state, key, town.keys(name)):
             yield Damage(name, key, "delete")
-        if boundary_version(key) is not None:
+        if MANIFEST.boundary_of(key) is not None:
             continue  # its name is all there is to it
         for how in ("empty", "to its header", "by a byte", "first byte", "middle", "last byte"):
             yield Damage(name, key, how)
@@ -128,7 +128,7 @@ def damages(town: Town, state: ManifestState, name: str, keys: list[str]) -> Ite
         others = [
             other
             for other in keys
-            if other != key and other.split("/")[0] == folder and boundary_version(other) is None
+            if other != key and other.split("/")[0] == folder and MANIFEST.boundary_of(other) is None
         ]
         for other in sorted(others, key=lambda one: abs(len(bytes_of(town, one, name)) - size))[:2]:
             if bytes_of(town, other, name) != bytes_of(town, key, name):
@@ -170,10 +170,10 @@ async def names_it(town: Town, damage: Damage) -> bool:
     wanted = [key for key in (damage.key, damage.other) if key]
     if any(key.startswith("writer/") for key in wanted):
         wanted.append("writer register")
-    if any(boundary_version(key) is not None for key in wanted):
+    if any(MANIFEST.boundary_of(key) is not None for key in wanted):
         wanted.append("manifest/boundary/")
     for key in list(wanted):
-        if (version := manifest_version(key)) is not None:
+        if (version := MANIFEST.version_of(key)) is not None:
             wanted.append(f"manifest version {version}")
     return any(want in said for want in wanted for said in named)
 

@@ -10,7 +10,7 @@ import pytest
 import slate_async as slate
 from metastores.chained_register import ChainedRegister
 from metastores.if_match import ObjectRegister
-from metastores.names import WRITER, manifest_key
+from metastores.names import MANIFEST, WRITER
 from metastores.protocol import Committed
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.testing.metastore_suite import ref
@@ -175,7 +175,7 @@ async def test_a_commit_that_is_resolved_by_reading_is_durable(disk: ForgetfulDi
     assert isinstance(await metastore.commit(ref(1), b"one"), Committed)
     disk.fail(disk.root / "manifest")
     assert isinstance(await metastore.commit(ref(2), b"two"), Committed)
-    assert await left(disk, manifest_key(2)) is not None
+    assert await left(disk, MANIFEST.version_key(2)) is not None
     await store.close()
 
 

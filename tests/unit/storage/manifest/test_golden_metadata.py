@@ -178,10 +178,10 @@ REGISTER = (
 )
 FIRST, SECOND = VersionRef(1, "1" * 32), VersionRef(2, "2" * 32)
 OBJECTS = {
-    "put-if-absent-version.bin": names.manifest_key(2),
-    "put-if-absent-boundary.bin": names.boundary_key(2),
-    "if-match-body.bin": names.body_key(SECOND),
-    "if-match-pointer.bin": names.CURRENT,
+    "put-if-absent-version.bin": names.MANIFEST.version_key(2),
+    "put-if-absent-boundary.bin": names.MANIFEST.boundary_key(2),
+    "if-match-body.bin": names.MANIFEST.body_key(SECOND),
+    "if-match-pointer.bin": names.MANIFEST.current,
     "writer-register-object.bin": names.WRITER,
 }
 OLDER = "manifest-full-without-ingests.bin"
