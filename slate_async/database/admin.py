@@ -73,7 +73,7 @@ class Admin(Handle):
         self._open_stored = stored_opener(context, supervisor)
         self._metadata = ProvedMetadata(context, supervisor)
         driver = self._metadata.driver
-        self.checkpoints = Checkpoints(context.name, driver, context.runtime, self._guard, self._log_extent)
+        self.checkpoints = Checkpoints(driver, context.runtime, self._guard, self._log_extent)
         self.ingests = Ingests(context, driver, self._guard)
         self.inspect = Inspection(context, self._open_stored, self._guard)
 

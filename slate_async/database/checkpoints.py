@@ -28,10 +28,7 @@ class Checkpoints:
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
     closing; `UnavailableError`, `CorruptionError`."""
 
-    def __init__(
-        self, path: str, driver: ManifestDriver, runtime: Runtime, guard: LoopGuard, log_extent: FindExtent
-    ) -> None:
-        self._path = path
+    def __init__(self, driver: ManifestDriver, runtime: Runtime, guard: LoopGuard, log_extent: FindExtent) -> None:
         self._driver = driver
         self._runtime = runtime
         self._guard = guard
@@ -62,7 +59,7 @@ class Checkpoints:
         manage.check_request(scope, lifetime, source, name)
         driver, runtime = self._driver, self._runtime
         if source is not None:
-            copied = manage.copy(driver, runtime, source, path=self._path, lifetime=lifetime, name=name)
+            copied = manage.copy(driver, runtime, source, lifetime=lifetime, name=name)
             return await self._guard.while_open(copied)
         extent = await self._log_extent(scope, force_flush)
         return await self._guard.while_open(manage.create(driver, runtime, extent, lifetime=lifetime, name=name))
@@ -72,9 +69,7 @@ class Checkpoints:
 
         checkpoint: its id, or its name if no other has that"""
         self._guard.check()
-        return await self._guard.while_open(
-            manage.refresh(self._driver, self._runtime, checkpoint, path=self._path, lifetime=lifetime)
-        )
+        return await self._guard.while_open(manage.refresh(self._driver, self._runtime, checkpoint, lifetime=lifetime))
 
     async def delete(self, checkpoint: UUID | str, *, force: bool = False) -> None:
         """Remove a checkpoint; what only it kept is then garbage. Raises `InvalidError` if it is not there.
@@ -83,10 +78,10 @@ class Checkpoints:
         force: also one that a writer, a reader, a clone, or a change feed without a named subscription made for itself.
         What that one still reads is then lost. Use it for a clone that was deleted without `destroy`"""
         self._guard.check()
-        await self._guard.while_open(manage.delete(self._driver, checkpoint, path=self._path, force=force))
+        await self._guard.while_open(manage.delete(self._driver, checkpoint, force=force))
 
     async def list(self) -> builtins.list[CheckpointInfo]:
         """All checkpoints in the order they were made. Those of writers, readers and clones are among them, and
         expired ones that were not collected yet."""
         self._guard.check()
-        return await self._guard.while_open(manage.listed(self._driver, self._path))
+        return await self._guard.while_open(manage.listed(self._driver))

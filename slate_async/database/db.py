@@ -61,7 +61,7 @@ class Db(OpenDatabase[WriterReads]):
         )
         self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
         self._driver = opened.driver
-        self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
+        self.checkpoints = Checkpoints(opened.driver, context.runtime, self._guard, self._log_extent)
         self._opened = opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)

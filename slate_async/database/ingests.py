@@ -22,7 +22,7 @@ class Ingests:
     async def list(self) -> builtins.list[IngestInfo]:
         """Bulk ingests on their way, the oldest first; then the last ones that have ended, the latest first."""
         self._guard.check()
-        return all_jobs(await self._guard.while_open(self._driver.existing(self._context.name)))
+        return all_jobs(await self._guard.while_open(self._driver.existing()))
 
     async def abort(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
         """End an ingest that was not applied yet; see `IngestJob.abort`."""
@@ -35,7 +35,7 @@ class Ingests:
         """SSTs that tasks of one ingest, or of all, have uploaded and that are still there: also those of attempts that
         failed, which a garbage collector deletes when the job has ended. Asks the store about each."""
         self._guard.check()
-        state = await self._guard.while_open(self._driver.existing(self._context.name))
+        state = await self._guard.while_open(self._driver.existing())
         return [stored async for stored in ingest_objects(self._context.store, state, job_id)]
 
     async def forget_app(self, app_id: str) -> None:

@@ -99,7 +99,7 @@ class DbReader(OpenDatabase[FollowerReads]):
         One call tells whether it closed, and when it was last heard of; calls that follow, at least one per heartbeat,
         whether its beats go on. `WriterLife.guess` judges a single one by the wall clock."""
         self._check()
-        return await self._liveness.look(await self._driver.existing(self._name))
+        return await self._liveness.look(await self._driver.existing())
 
     async def wait_for(self, seq: int) -> None:
         """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.

@@ -126,7 +126,7 @@ class Feeds:
         return Prefetcher(source, until, self._feed_context)
 
     async def _unsubscribed(self, options: FeedOptions, seq: int) -> ChangeSource:
-        head = await self._driver.existing(self._context.name)
+        head = await self._driver.existing()
         check_usable(head)
         if not _snapshot(options, seq):
             check_exact(head, seq)
@@ -137,7 +137,7 @@ class Feeds:
         """The subscription of a feed, made or taken over, and the state it retains."""
         life_ms = self._life_ms if options.subscription is None else lifetime_ms(options.subscription_lifetime)
         runtime = self._context.runtime
-        head = await self._driver.existing(self._context.name)
+        head = await self._driver.existing()
         found = None if options.subscription is None else subscription_named(head, options.subscription)
         now, made_id = runtime.clock.now_ms(), runtime.ids.uuid()
         expire_ms = None if life_ms is None else now + life_ms

@@ -35,7 +35,7 @@ class BorrowedSubscription(Subscription):
     async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:
         """What the newest state has, which nothing retains; for what the subscription does not have. Raises
         `InvalidError` if that does not have all of it."""
-        head = await self._driver.existing(self._path)
+        head = await self._driver.existing()
         check_exact(head, seq)
         return head, FeedMark(seq, head.last_seq, head.log_start, head.log_floor)
 

@@ -75,14 +75,13 @@ async def copy(
     runtime: Runtime,
     source: UUID | str,
     *,
-    path: str,
     lifetime: Duration | None,
     name: str | None,
 ) -> CheckpointInfo:
     """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if the source does not
     exist."""
     now = runtime.clock.now_ms()
-    head = await driver.existing(path)
+    head = await driver.existing()
     check_usable(head)
     found = find_checkpoint(head, source, now)
     edit = CreateCheckpoint(runtime.ids.uuid(), "user", now, _end(now, lifetime), name, found.id)
@@ -90,13 +89,13 @@ async def copy(
 
 
 async def refresh(
-    driver: ManifestDriver, runtime: Runtime, wanted: UUID | str, *, path: str, lifetime: Duration | None
+    driver: ManifestDriver, runtime: Runtime, wanted: UUID | str, *, lifetime: Duration | None
 ) -> CheckpointInfo:
     """Let it live for ``lifetime`` from now. Raises `InvalidError` if it does not exist, or is neither a user's nor a
     subscription with a name."""
     check_wanted(wanted)
     lifetime_ms(lifetime)
-    head = await driver.existing(path)
+    head = await driver.existing()
     check_usable(head)
     now = runtime.clock.now_ms()
     found = find_checkpoint(head, wanted, now)
@@ -106,18 +105,18 @@ async def refresh(
     return _made(await driver.commit(edit), found.id)
 
 
-async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force: bool = False) -> None:
+async def delete(driver: ManifestDriver, wanted: UUID | str, *, force: bool = False) -> None:
     """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
     check_wanted(wanted)
-    found = find_checkpoint(await driver.existing(path), wanted, None)
+    found = find_checkpoint(await driver.existing(), wanted, None)
     if not force and not _is_named_subscription(found):
         _check_users(found, "deleted")
     await driver.commit(DeleteCheckpoints(frozenset((found.id,))))
 
 
-async def listed(driver: ManifestDriver, path: str) -> list[CheckpointInfo]:
+async def listed(driver: ManifestDriver) -> list[CheckpointInfo]:
     """The checkpoints of all owners, with expired ones that GC has not removed yet, in the order they were made."""
-    return [CheckpointInfo.of(checkpoint) for checkpoint in (await driver.existing(path)).checkpoints]
+    return [CheckpointInfo.of(checkpoint) for checkpoint in (await driver.existing()).checkpoints]
 
 
 def _end(now_ms: int, lifetime: Duration | None) -> int | None:

@@ -252,7 +252,7 @@ async def check_there(driver: ManifestDriver, store: ObjectStore, job_id: str, s
 
 async def info(driver: ManifestDriver, job_id: str) -> IngestInfo:
     """The job as it is now. Raises `ConflictError` if nothing is known of it."""
-    return _known(await driver.existing(f"the database of ingest {job_id!r}"), job_id)
+    return _known(await driver.existing(), job_id)
 
 
 async def abort(
@@ -268,7 +268,7 @@ async def abort(
     base_version: of the job, if it is known: one of its name that was begun anew since is left alone
 
     Raises `ConflictError` if a later batch of its stream waits behind it, `InvalidError` if there is no such job."""
-    state = await driver.existing(f"the database of ingest {job_id!r}")
+    state = await driver.existing()
     if job_info(state, job_id) is None:
         raise NotFoundError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
     state = await driver.commit(AbortIngest(job_id, clock.now_ms(), unless_committed, base_version))
@@ -284,7 +284,7 @@ async def forget_app(driver: ManifestDriver, app_id: str) -> None:
 async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: float, poll_s: float) -> None:
     """Wait until everything that is committed is in the database. Raises `IngestPendingError` after ``timeout_s``."""
     deadline = clock.monotonic() + timeout_s
-    while waiting := pending_ingests(await driver.existing("the database")):
+    while waiting := pending_ingests(await driver.existing()):
         if clock.monotonic() >= deadline:
             raise IngestPendingError(
                 f"ingest {waiting[0].id!r} is committed, and no writer has applied it within {timeout_s:.0f} s: what"
@@ -305,7 +305,7 @@ async def until_applied(
     deadline = clock.monotonic() + timeout_s
     pause_s = min(SHORTEST_POLL_S, poll_s)
     while True:
-        state = await driver.existing(f"the database of ingest {job_id!r}")
+        state = await driver.existing()
         found = _known(state, job_id)
         waits = found.state == "pending" or (found.state == "duplicate" and not _batch_is_in(state, found))
         if found.done and not waits:

@@ -91,7 +91,7 @@ async def _see_to_a_writer(
     """Afterwards a writer lives, or none has the database open: of one that died the role is given back."""
     watch = WriterWatch(context, driver, poll_s(context.settings))
     life = await watch.until_judged(options.on_wait)
-    if not life.free or not has_writer(await driver.existing(context.name)):
+    if not life.free or not has_writer(await driver.existing()):
         return  # one that died has left its checkpoint
     logger.info("%s: writer epoch %d has died; its role is given back", context.name, life.epoch)
     try:
@@ -129,7 +129,7 @@ async def _registered(
             logger.info("%s: ingest %s does not begin yet: %s", context.name, options.job_id, others)
         left_s = max(0.0, deadline - clock.monotonic())
         none_waits = partial(_until_none_waits, driver, clock, left_s, poll_s(settings))
-        if exclusive or (options.mode == "auto" and not has_writer(await driver.existing(context.name))):
+        if exclusive or (options.mode == "auto" and not has_writer(await driver.existing())):
             try:
                 await own.for_as_long_as(none_waits, if_free=not exclusive)
             except FencedError as fenced:

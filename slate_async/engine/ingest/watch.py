@@ -57,7 +57,7 @@ class WriterWatch:
 
     async def look(self) -> WriterLife:
         """What the head says now, and the beats, which are read a few times for each. Raises `UnavailableError`."""
-        head = await self._driver.existing(self._name)
+        head = await self._driver.existing()
         now = self._clock.monotonic()
         if self._life is None or not has_writer(head) or head.writer_token != self.token or now >= self._next_look:
             self._life = None

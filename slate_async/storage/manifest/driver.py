@@ -134,11 +134,11 @@ class ManifestDriver:
         """The head, as `load`; the one last seen while it is `unchanged`."""
         return self._head if await self.unchanged() else await self.load()
 
-    async def existing(self, path: str) -> ManifestState:
-        """As `load`. Raises `InvalidError`, which names ``path``, when there is no database."""
+    async def existing(self) -> ManifestState:
+        """As `load`. Raises `NotFoundError` when there is no database."""
         state = await self.load()
         if state is None:
-            raise NotFoundError(f"there is no database at {path}; check the path and the metastore")
+            raise NotFoundError(f"there is no database at {self.name}; check the path and the metastore")
         return state
 
     async def read(self, ref: VersionRef) -> ManifestState | None:

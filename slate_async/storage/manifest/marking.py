@@ -130,7 +130,7 @@ async def adopt_place(
         ground.refuse_other(state, found)
         if is_of(found, state):
             return state
-        if found is not None and is_of(found, newest := await driver.existing(ground.name)):
+        if found is not None and is_of(found, newest := await driver.existing()):
             return newest
         if found is None or ended_ms is not None:
             before = found
@@ -144,7 +144,7 @@ async def adopt_place(
         try:
             return await driver.commit(AdoptPlace(found.marker.store_id, state, ended_ms))
         except ConflictError:
-            newest = await driver.existing(ground.name)
+            newest = await driver.existing()
             if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):
                 raise
             state, ended_ms = newest, None  # another process adopted this place, and fenced the others

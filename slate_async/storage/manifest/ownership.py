@@ -51,7 +51,7 @@ async def existing_head(ground: Ground, driver: ManifestDriver, found: FoundMark
         found = await ground.look()
     if found is not None:
         raise ground.unknown(found)
-    return await driver.existing(ground.name)
+    return await driver.existing()
 
 
 async def proved_head(ground: Ground, driver: ManifestDriver) -> ManifestState:

@@ -69,6 +69,9 @@ def test_an_arrow_file_is_aborted(slate: Run, path: str, tmp_path: Path, monkeyp
     assert gone["state"] == "aborted"
     assert slate("get", "a", path=path).out == "before\n"
     assert slate("abort-ingest", "unknown", path=path).code == 2
+    nowhere = slate("abort-ingest", "unknown", path=f"{path}-of-nothing")
+    assert nowhere.code == 2
+    assert f"there is no database at {path}-of-nothing; " in nowhere.err.replace("file://", "")
     [orphan] = slate("list-orphans", path=path, options=("--json",)).objects
     assert (orphan["job_id"], orphan["named"]) == ("mistake", False)
     assert (Path(path) / f"{orphan['key']}.obj").stat().st_size >= orphan["size"]

@@ -297,7 +297,7 @@ async def test_a_pending_lease_is_shown(store: MemoryStore) -> None:
     [info] = await all_jobs(store)
     assert info.state == "pending"
     assert info.expire_ms == ManualClock().now_ms() + LEASE_MS
-    head = await dead._driver.existing(NAME)
+    head = await dead._driver.existing()
     job = find_ingest(head, dead.job_id)
     assert job is not None
     assert job.leased

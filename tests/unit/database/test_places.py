@@ -56,7 +56,7 @@ class Town:
         )
 
     async def head(self) -> ManifestState:
-        return await self.driver().existing(NAME)
+        return await self.driver().existing()
 
 
 @pytest.fixture(params=KINDS, ids=str)
