@@ -1,0 +1,108 @@
+"""Which holds stand, and what they allow: for the controller.
+
+Ordering rules:
+* a head is read, THEN the holds are listed, so what they allow goes with what that head has published (C16, C17)
+* the holds are listed, read, and listed again until no new name appears (C18): a clone made after a listing is missed
+  else, while its source, read after it, has moved on or been revoked
+* an expired lease is revoked by compare-and-set; until that was answered yes the hold counts (C19)
+
+Rules C16 to C19 and C29 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.frontier import Frontier, meet_all
+from slate_async.collections.core.holding import Hold, StoredHold
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Names of holds, listed until none is new (C18). ``seen``: those that were read; ``unread``: those to read."""
+
+    seen: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+    complete: bool = False
+
+    def listed(self, names: Iterable[str]) -> Listing:
+        """After a listing that gave ``names``. It is complete if all that it gave had been read before."""
+        unread = frozenset(names) - self.seen
+        return replace(self, unread=unread, complete=is_fixpoint(unread))
+
+    def read(self) -> Listing:
+        """After all of ``unread`` were read."""
+        return replace(self, seen=self.seen | self.unread, unread=frozenset())
+
+
+def is_fixpoint(unread: frozenset[str]) -> bool:
+    """C18: whether a listing that gave the new names ``unread`` was the last one."""
+    return not unread
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """Since when each hold has been seen with the etag that it has, by the sweeper's own monotonic clock (C19)."""
+
+    seen: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+    def noted(self, stored: Mapping[str, StoredHold], now_ms: float) -> Leases:
+        """After the holds were read at ``now_ms``; those that are not there are forgotten."""
+        before = self.seen
+        return Leases(
+            {
+                name: before[name] if name in before and before[name][0] == found.etag else (found.etag, now_ms)
+                for name, found in stored.items()
+            }
+        )
+
+    def expired(self, stored: Mapping[str, StoredHold], now_ms: float) -> list[str]:
+        """Those that were not written for their whole lease: to be revoked, on the etag that was seen."""
+        return [
+            name
+            for name, found in stored.items()
+            if not found.hold.revoked
+            and found.hold.lease_ms is not None
+            and found.etag == self.seen.get(name, ("", 0.0))[0]
+            and now_ms - self.seen[name][1] >= found.hold.lease_ms
+        ]
+
+
+def revoking(hold: Hold, nonce: str) -> Hold:
+    """``hold`` revoked. Its owner finds that when it reads it; then anybody may remove it."""
+    return replace(hold, revoked=True, nonce=nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the holds that stand allow.
+
+    meet: of their sinces; ``None`` without holds (C29)
+    oldest: the lowest version that a leased one has; ``None`` without. Critical ones count for since only
+    """
+
+    meet: Frontier | None = None
+    oldest: int | None = None
+
+
+def allowed(standing: Iterable[Hold]) -> Allowed:
+    """What all ``standing`` allow: every one that was read and is not revoked, but one whose revocation was answered
+    yes (C19)."""
+    holds = [hold for hold in standing if not hold.revoked]
+    versions = [hold.version for hold in holds if hold.version is not None]
+    meet = meet_of([hold.since for hold in holds]) if holds else None
+    return Allowed(meet, min(versions, default=None))
+
+
+def meet_of(sinces: list[Frontier]) -> Frontier:
+    """C16: the meet over ALL of them."""
+    return meet_all(sinces)
+
+
+def compaction_target(head: Area, meet: Frontier | None) -> Frontier:
+    """C16: what merges may compact to: the bound that ``head`` has published, as far as the holds that were listed
+    after it allow. The since of ``head`` when that is done: no time is left to advance to."""
+    target = head.bound if meet is None else head.bound.meet(meet).coarsened()
+    return head.since if target.is_done else target
