@@ -1,0 +1,175 @@
+"""Which objects of a collection are needed by nobody, and why.
+
+Ordering rules (C24), kept by the types: merged files are listed and those in flight noted (`Listed`), THEN the head is
+read (`Listed.at`), THEN every version from the lowest needed one to that head is read (`Picture.of`). A version that is
+missing ends the round: somebody else collects; it is not a version without batches.
+
+Ordering rule of deletes: pending batches, merged files, then versions, so what is left names nothing that is missing to
+those who may read it.
+
+Rules C5, C7, C17, C18 and C22 to C25, C27 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from slate_async.collections.core import chain
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.frontier import Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """An object of the merged area. ``batch``: the name of its batch, which differs from its own if it is a part."""
+
+    key: str
+    batch: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """An object of the pending area. Its name says all that its deletion is decided by (C5): of a part, too.
+
+    upper: ``None`` in ``compare`` collections, whose names say the lower frontier only
+    """
+
+    key: str
+    lower: Frontier
+    upper: Frontier | None
+
+
+class Why(Enum):
+    """Why an object is garbage."""
+
+    MERGED = "all readers read its times in the merged area"
+    STALE = "it lies before the end of the merged area, where nobody looks"
+    UNREACHABLE = "no version that is needed names it"
+    OLD_VERSION = "no reader and no later one needs this version"
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object to delete."""
+
+    key: str
+    why: Why
+
+
+def lowest_needed(published: Area, held: Iterable[int]) -> int:
+    """C17: versions below it are needed by nobody.
+
+    published: a head that was read before the holds were listed; its floor is what registering readers compare with
+    held: the versions of all leased holds that stand, listed after it was read. Nobody reads a deleted collection,
+    whatever holds it"""
+    return published.version if published.deleted else min((published.floor, *held))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What was listed, and then what was in flight (C22), before the head was read.
+
+    in_flight: names of batches of this epoch that were put, or are to be put, and whose commits are not resolved
+    """
+
+    lowest: int
+    files: tuple[MergedFile, ...]
+    in_flight: frozenset[str]
+
+    def at(self, head: Area) -> Wanted:
+        """After the head was read."""
+        return Wanted(self, head)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The head after a listing. ``versions``: to be read, all of them (C24)."""
+
+    listed: Listed
+    head: Area
+
+    @property
+    def versions(self) -> Sequence[int]:
+        """From the lowest needed one to the one before the head. Version 0 is not stored and names nothing."""
+        return needed_versions(self.listed.lowest, self.head.version)
+
+
+def needed_versions(lowest: int, head: int) -> Sequence[int]:
+    """C24: EVERY version that may be read besides the head."""
+    return range(max(lowest, 1), head)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All that one round of collecting decides by. ``active``: names of the batches that some needed version names.
+
+    cut_off: the upper of the lowest needed version
+    """
+
+    listed: Listed
+    head: Area
+    cut_off: Frontier
+    active: frozenset[str]
+
+    @classmethod
+    def of(cls, wanted: Wanted, versions: Mapping[int, Area | None]) -> Picture | None:
+        """From all `Wanted.versions` as they were read, ``None`` for one that is not there: the round ends."""
+        head = wanted.head
+        areas = present([versions.get(version) for version in wanted.versions])
+        if areas is None:
+            return None
+        areas = [*areas, head]
+        lowest = areas[0].upper if wanted.listed.lowest > 0 else head.lower
+        active = frozenset(name for area in areas for name in area.names())
+        return cls(wanted.listed, head, cut_off(lowest, head.upper), active)
+
+    def dead_pending(self, files: Iterable[PendingFile]) -> Iterator[Garbage]:
+        """C5, C7, C25: what is below the cut-off, by its name alone."""
+        for file in files:
+            why = self._why_dead(file)
+            if why is not None:
+                yield Garbage(file.key, why)
+
+    def _why_dead(self, file: PendingFile) -> Why | None:
+        if file.upper is None:
+            return Why.STALE if chain.is_dead(file.lower, self.cut_off) else None
+        return Why.MERGED if file.upper <= self.cut_off else None
+
+    def dead_merged(self, epoch: int) -> Iterator[Garbage]:
+        """C22, C23: files that no needed version names. Those in flight stay, and those of epochs above ``epoch``, the
+        own one."""
+        for file in self.listed.files:
+            if file.batch in self.active or is_in_flight(file, self.listed.in_flight) or is_later(file, epoch):
+                continue
+            yield Garbage(file.key, Why.UNREACHABLE)
+
+    def old_versions(self, stored: Iterable[tuple[int, str]]) -> Iterator[Garbage]:
+        """C27: versions below the lowest needed one, oldest first; ``stored``: number and key. They go last."""
+        for version, key in sorted(stored):
+            if version < min(self.listed.lowest, self.head.version):
+                yield Garbage(key, Why.OLD_VERSION)
+
+
+def present(versions: Sequence[Area | None]) -> list[Area] | None:
+    """C24: all of ``versions``, or ``None`` if one is missing."""
+    there = [area for area in versions if area is not None]
+    return there if len(there) == len(versions) else None
+
+
+def cut_off(lowest: Frontier, head: Frontier) -> Frontier:
+    """C25: below which pending batches may go, of the uppers of the ``lowest`` needed version and of the ``head``. A
+    reader of the lowest one reads what is beyond ITS upper in the pending area."""
+    return lowest
+
+
+def is_in_flight(file: MergedFile, in_flight: Collection[str]) -> bool:
+    """C22: whether the commit of ``file`` is not resolved yet."""
+    return file.batch in in_flight
+
+
+def is_later(file: MergedFile, epoch: int) -> bool:
+    """C23: whether ``file`` is of a controller that came after the one of ``epoch``."""
+    return file.epoch > epoch
