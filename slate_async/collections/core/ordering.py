@@ -1,0 +1,145 @@
+"""The order of updates: by data, then time; nulls after all values; floats by their bits.
+
+Two updates are of one sum iff every column of their key is equal. So floats cannot be compared as numbers, by which
+-0.0 is 0.0 and NaN is not NaN: they are compared in the total order of IEEE 754, as integers made of their bits. That
+order is the numeric one for all other values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slate_async.codec.arrays import number_array
+from slate_async.collections.core.frontier import Mask
+from slate_async.collections.core.updates import UpdateSchema
+
+Key: TypeAlias = tuple[Any, ...]
+"""A row's key as Python values that compare as `sorted_order` sorts them."""
+
+_SIGNED: dict[Any, tuple[Any, Any]] = {
+    pa.float16(): (np.int16, pa.int16()),
+    pa.float32(): (np.int32, pa.int32()),
+    pa.float64(): (np.int64, pa.int64()),
+}
+_SAMPLE_ROWS = 256
+
+
+def key_columns(updates: pa.RecordBatch, schema: UpdateSchema) -> list[pa.Array]:
+    """The columns of the key, as values of which equality and order are those of updates."""
+    return [comparable(updates.column(name)) for name in schema.key]
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """``column``, or integers in its place: for floats their `total order <total_order>`, for dates and times
+    what they count."""
+    if pa.types.is_floating(column.type):
+        return total_order(column)
+    if pa.types.is_temporal(column.type):
+        return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    return column
+
+
+def total_order(column: pa.Array) -> pa.Array:
+    """Integers that are ordered as IEEE 754 orders the floats of ``column``, -0.0 before 0.0 and NaN by its bits."""
+    signed, kind = _SIGNED[column.type]
+    bits = _flip(column.view(kind), signed)
+    return number_array(bits, missing=_nulls(column))
+
+
+def from_total_order(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The floats of type ``kind`` of which ``column`` is the `total_order`, with all their bits."""
+    signed, _ = _SIGNED[kind]
+    return number_array(_flip(column, signed), missing=_nulls(column)).view(kind)
+
+
+def changes(columns: list[pa.Array]) -> Mask:
+    """bool[n]: whether a row's key differs from that of the row before it; True for the first."""
+    rows = len(columns[0])
+    differ = np.ones(rows, np.bool_)
+    if rows > 1:
+        differ[1:] = False
+        for column in columns:
+            differ[1:] |= _differs(column[:-1], column[1:])
+    return differ
+
+
+def is_sorted(columns: list[pa.Array]) -> bool:
+    """Whether no row's key is before that of the row before it. A few rows are asked first."""
+    if len(columns[0]) > _SAMPLE_ROWS and not is_sorted([column[:_SAMPLE_ROWS] for column in columns]):
+        return False
+    if len(columns[0]) < 2:
+        return True
+    undecided = np.ones(len(columns[0]) - 1, np.bool_)
+    for column in columns:
+        before, after = column[:-1], column[1:]
+        if (undecided & _less(after, before)).any():
+            return False
+        undecided &= ~_differs(before, after)
+        if not undecided.any():
+            break
+    return True
+
+
+def sorted_order(columns: list[pa.Array]) -> pa.Array:
+    """Row numbers in the order of keys. Nulls come last, as Arrow has them where nothing else is said."""
+    names = [str(number) for number in range(len(columns))]
+    keys = pa.RecordBatch.from_arrays(columns, names=names)
+    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
+
+
+def key_of(columns: list[pa.Array], row: int) -> Key:
+    """The key of ``row``, to compare with other keys."""
+    values = [column[row].as_py() for column in columns]
+    return tuple((value is None, 0 if value is None else value) for value in values)
+
+
+def rows_before(columns: list[pa.Array], key: Key) -> int:
+    """How many rows of sorted ``columns`` are before ``key``, by bisection. A key of fewer columns than there are is
+    before all that begin with it."""
+    low, high = 0, len(columns[0])
+    compared = columns[: len(key)]
+    while low < high:
+        middle = (low + high) // 2
+        if key_of(compared, middle) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _flip(column: pa.Array, signed: Any) -> npt.NDArray[Any]:
+    """All bits but the sign flipped where that is set; this undoes itself."""
+    bits = np.frombuffer(column.buffers()[1], signed, len(column), column.offset * np.dtype(signed).itemsize)
+    width = np.dtype(signed).itemsize * 8
+    flipped: npt.NDArray[Any] = bits ^ ((bits >> (width - 1)) & np.array(np.iinfo(signed).max, signed))
+    return flipped
+
+
+def _nulls(column: pa.Array) -> Mask | None:
+    if not column.null_count:
+        return None
+    return _mask(column.is_null())
+
+
+def _differs(before: pa.Array, after: pa.Array) -> Mask:
+    differ = _mask(pc.not_equal(before, after))
+    if before.null_count or after.null_count:
+        differ |= _mask(before.is_null()) != _mask(after.is_null())
+    return differ
+
+
+def _less(before: pa.Array, after: pa.Array) -> Mask:
+    less = _mask(pc.less(before, after))
+    if after.null_count:
+        less |= _mask(before.is_valid()) & _mask(after.is_null())
+    return less
+
+
+def _mask(found: pa.BooleanArray) -> Mask:
+    mask: Mask = (found.fill_null(False) if found.null_count else found).to_numpy(zero_copy_only=False)
+    return mask
