@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import slate_async as slate
 from slate_async import spark as slate_spark
-from slate_async.spark.stream_source import read_changes
+from slate_async.spark.frames import read_changes
 from tests.spark import exactly_once
 
 CORES = 2

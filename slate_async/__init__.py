@@ -6,83 +6,156 @@
 ...     await db.get(b"user:1")
 """
 
-from slate_async import sync as sync
-from slate_async.arguments import BytesLike, Duration
-from slate_async.codec.header import ObjectHeader, ObjectKind
-from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
-from slate_async.database.admin import Admin
-from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.compactor import DbCompactor
-from slate_async.database.db import Db
-from slate_async.database.environment import Environment
-from slate_async.database.garbage_collector import GarbageCollector
-from slate_async.database.handle import HandleState
-from slate_async.database.ingest import IngestJob, IngestTask
-from slate_async.database.ingests import Ingests
-from slate_async.database.inspection import Inspection
-from slate_async.database.open import (
-    open,
-    open_admin,
-    open_compactor,
-    open_gc,
-    open_ingest,
-    open_ingest_task,
-    open_reader,
-)
-from slate_async.database.opening import Opening
-from slate_async.database.readable import Readable
-from slate_async.database.reader import DbReader
-from slate_async.database.resources import DatabasePath
-from slate_async.database.snapshot import Snapshot
-from slate_async.database.status import CompactorStatus, ReaderStatus, Status
-from slate_async.engine.changes.change import Change, Op
-from slate_async.engine.changes.feed import ChangeFeed
-from slate_async.engine.changes.options import FromSeq, Initial
-from slate_async.engine.changes.read_ahead import ReadAhead
-from slate_async.engine.changes.subscription import FeedPosition
-from slate_async.engine.checkpoint.info import CheckpointInfo
-from slate_async.engine.checkpoint.manage import Scope
-from slate_async.engine.clone.info import CloneInfo
-from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
-from slate_async.engine.compaction.progress import CompactionEvent, EventKind, EventSink
-from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport, GcStage
-from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError, IngestState, StreamBatch
-from slate_async.engine.ingest.orphans import IngestObject
-from slate_async.engine.ingest.rows import Duplicates
-from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
-from slate_async.engine.ingest.sst_writer import Batches
-from slate_async.engine.ingest.watch import IngestMode, OnWait
-from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.row_statistics import RowStatistics
-from slate_async.engine.read.scan import Scan
-from slate_async.engine.read.splits import Split
-from slate_async.engine.read.time_travel import TimeLike
-from slate_async.engine.write.batch import WriteBatch
-from slate_async.engine.write.commit_group import WriteHandle
-from slate_async.errors import (
-    ClosedError,
-    ConfigError,
-    ConflictError,
-    CorruptionError,
-    FencedError,
-    InternalError,
-    InvalidError,
-    NotFoundError,
-    Outcome,
-    SlateError,
-    UnavailableError,
-)
-from slate_async.maintenance.inspection.log import LogEntry, LogEntryKind, LogInspection
-from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
-from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
-from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
-from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
-from slate_async.settings import Compression, LogProtocol, Settings
-from slate_async.storage.format.sst import SstFooter
-from slate_async.storage.format.stats import SstStats
-from slate_async.storage.liveness.observer import LifeState, WriterLife
-from slate_async.storage.manifest.state import CheckpointOwner
-from slate_async.types import Row
+from typing import TYPE_CHECKING
+
+from slate_async.late_names import late_names
+
+if TYPE_CHECKING:
+    from slate_async import sync as sync
+    from slate_async.arguments import BytesLike, Duration
+    from slate_async.codec.header import ObjectHeader, ObjectKind
+    from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
+    from slate_async.database.admin import Admin
+    from slate_async.database.checkpoints import Checkpoints
+    from slate_async.database.compactor import DbCompactor
+    from slate_async.database.db import Db
+    from slate_async.database.environment import Environment
+    from slate_async.database.garbage_collector import GarbageCollector
+    from slate_async.database.handle import HandleState
+    from slate_async.database.ingest import IngestJob, IngestTask
+    from slate_async.database.ingests import Ingests
+    from slate_async.database.inspection import Inspection
+    from slate_async.database.open import (
+        open,
+        open_admin,
+        open_compactor,
+        open_gc,
+        open_ingest,
+        open_ingest_task,
+        open_reader,
+    )
+    from slate_async.database.opening import Opening
+    from slate_async.database.readable import Readable
+    from slate_async.database.reader import DbReader
+    from slate_async.database.resources import DatabasePath
+    from slate_async.database.snapshot import Snapshot
+    from slate_async.database.status import CompactorStatus, ReaderStatus, Status
+    from slate_async.engine.changes.change import Change, Op
+    from slate_async.engine.changes.feed import ChangeFeed
+    from slate_async.engine.changes.options import FromSeq, Initial
+    from slate_async.engine.changes.read_ahead import ReadAhead
+    from slate_async.engine.changes.subscription import FeedPosition
+    from slate_async.engine.checkpoint.info import CheckpointInfo
+    from slate_async.engine.checkpoint.manage import Scope
+    from slate_async.engine.clone.info import CloneInfo
+    from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
+    from slate_async.engine.compaction.progress import CompactionEvent, EventKind, EventSink
+    from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport, GcStage
+    from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError, IngestState, StreamBatch
+    from slate_async.engine.ingest.orphans import IngestObject
+    from slate_async.engine.ingest.rows import Duplicates
+    from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+    from slate_async.engine.ingest.sst_writer import Batches
+    from slate_async.engine.ingest.watch import IngestMode, OnWait
+    from slate_async.engine.read.record_batch import RecordBatch
+    from slate_async.engine.read.row_statistics import RowStatistics
+    from slate_async.engine.read.scan import Scan
+    from slate_async.engine.read.splits import Split
+    from slate_async.engine.read.time_travel import TimeLike
+    from slate_async.engine.write.batch import WriteBatch
+    from slate_async.engine.write.commit_group import WriteHandle
+    from slate_async.errors import (
+        ClosedError,
+        ConfigError,
+        ConflictError,
+        CorruptionError,
+        FencedError,
+        InternalError,
+        InvalidError,
+        NotFoundError,
+        Outcome,
+        SlateError,
+        UnavailableError,
+    )
+    from slate_async.maintenance.inspection.log import LogEntry, LogEntryKind, LogInspection
+    from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
+    from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
+    from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
+    from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
+    from slate_async.settings import Compression, LogProtocol, Settings
+    from slate_async.storage.format.sst import SstFooter
+    from slate_async.storage.format.stats import SstStats
+    from slate_async.storage.liveness.observer import LifeState, WriterLife
+    from slate_async.storage.manifest.state import CheckpointOwner
+    from slate_async.types import Row
+else:
+    __getattr__ = late_names(
+        __name__,
+        {
+            "slate_async.sync": "",
+            "slate_async.arguments": "BytesLike Duration",
+            "slate_async.codec.header": "ObjectHeader ObjectKind",
+            "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
+            "slate_async.database.admin": "Admin",
+            "slate_async.database.checkpoints": "Checkpoints",
+            "slate_async.database.compactor": "DbCompactor",
+            "slate_async.database.db": "Db",
+            "slate_async.database.environment": "Environment",
+            "slate_async.database.garbage_collector": "GarbageCollector",
+            "slate_async.database.handle": "HandleState",
+            "slate_async.database.ingest": "IngestJob IngestTask",
+            "slate_async.database.ingests": "Ingests",
+            "slate_async.database.inspection": "Inspection",
+            "slate_async.database.open": (
+                "open open_admin open_compactor open_gc open_ingest open_ingest_task open_reader"
+            ),
+            "slate_async.database.opening": "Opening",
+            "slate_async.database.readable": "Readable",
+            "slate_async.database.reader": "DbReader",
+            "slate_async.database.resources": "DatabasePath",
+            "slate_async.database.snapshot": "Snapshot",
+            "slate_async.database.status": "CompactorStatus ReaderStatus Status",
+            "slate_async.engine.changes.change": "Change Op",
+            "slate_async.engine.changes.feed": "ChangeFeed",
+            "slate_async.engine.changes.options": "FromSeq Initial",
+            "slate_async.engine.changes.read_ahead": "ReadAhead",
+            "slate_async.engine.changes.subscription": "FeedPosition",
+            "slate_async.engine.checkpoint.info": "CheckpointInfo",
+            "slate_async.engine.checkpoint.manage": "Scope",
+            "slate_async.engine.clone.info": "CloneInfo",
+            "slate_async.engine.compaction.executor": "Executor MergeCounts RangeResult RangeTask",
+            "slate_async.engine.compaction.progress": "CompactionEvent EventKind EventSink",
+            "slate_async.engine.gc.report": "BlockingCompaction GarbageObject GcProgress GcReport GcStage",
+            "slate_async.engine.ingest.manage": "IngestInfo IngestPendingError IngestState StreamBatch",
+            "slate_async.engine.ingest.orphans": "IngestObject",
+            "slate_async.engine.ingest.rows": "Duplicates",
+            "slate_async.engine.ingest.spec": "IngestedSst IngestSpec",
+            "slate_async.engine.ingest.sst_writer": "Batches",
+            "slate_async.engine.ingest.watch": "IngestMode OnWait",
+            "slate_async.engine.read.record_batch": "RecordBatch",
+            "slate_async.engine.read.row_statistics": "RowStatistics",
+            "slate_async.engine.read.scan": "Scan",
+            "slate_async.engine.read.splits": "Split",
+            "slate_async.engine.read.time_travel": "TimeLike",
+            "slate_async.engine.write.batch": "WriteBatch",
+            "slate_async.engine.write.commit_group": "WriteHandle",
+            "slate_async.errors": (
+                "ClosedError ConfigError ConflictError CorruptionError FencedError InternalError "
+                "InvalidError NotFoundError Outcome SlateError UnavailableError"
+            ),
+            "slate_async.maintenance.inspection.log": "LogEntry LogEntryKind LogInspection",
+            "slate_async.maintenance.inspection.manifest": "ManifestInspection RunInspection",
+            "slate_async.maintenance.inspection.sst": "BlockInspection SstInspection",
+            "slate_async.maintenance.mirror.report": "MirrorProgress MirrorReport",
+            "slate_async.maintenance.verify.report": "Finding VerifyProgress VerifyReport VerifyStage",
+            "slate_async.settings": "Compression LogProtocol Settings",
+            "slate_async.storage.format.sst": "SstFooter",
+            "slate_async.storage.format.stats": "SstStats",
+            "slate_async.storage.liveness.observer": "LifeState WriterLife",
+            "slate_async.storage.manifest.state": "CheckpointOwner",
+            "slate_async.types": "Row",
+        },
+    )
 
 __version__ = "0.1.0.dev0"
 

@@ -1,7 +1,8 @@
 """Arrow arrays over Python and numpy data, made from buffers.
 
-`pyarrow.array` takes its memory from a pool that gives little of it back, and imports pandas, where that is installed,
-as soon as it is given anything: 50 MiB and most of a second. So does reading binary arrays as lists; see `prepare`.
+`pyarrow.array` takes its memory from a pool that gives little of it back. And it imports pandas, where that is
+installed: 50 MiB, and up to half a second in which an event loop would stand still. So do `to_numpy`, and Python
+objects as arguments of `pyarrow.compute`; the functions here do not.
 """
 
 from __future__ import annotations
@@ -55,6 +56,29 @@ def mask_array(mask: Mask) -> pa.BooleanArray:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, _bits(mask)])
 
 
+def binary_scalar(item: bytes) -> pa.BinaryScalar:
+    """``item`` as an argument of `pyarrow.compute`."""
+    return binary_array([item])[0]
+
+
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of ``column``, which has no nulls, without a copy."""
+    dtype = np.dtype(str(column.type))
+    if not len(column):
+        return np.empty(0, dtype)
+    _, data = column.buffers()
+    return np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def mask_of(column: pa.BooleanArray) -> Mask:
+    """The booleans of ``column``, which has no nulls."""
+    if not len(column):
+        return np.zeros(0, np.bool_)
+    _, bits = column.buffers()
+    known = np.unpackbits(np.frombuffer(bits, np.uint8), count=column.offset + len(column), bitorder="little")
+    return known[column.offset :].view(np.bool_)
+
+
 def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
     """Offsets (int32[n+1], not starting at 0 in a slice) and the bytes they point into, without a copy.
 
@@ -72,12 +96,6 @@ def _bits(mask: Mask | None, *, invert: bool = False) -> pa.Buffer | None:
     if mask is None:
         return None
     return pa.py_buffer(np.packbits(~mask if invert else mask, bitorder="little"))
-
-
-def prepare() -> None:
-    """Let Arrow find out whether pandas is installed, which it does when it first makes Python objects of an array:
-    importing that takes most of a second, in which an event loop would stand still. Call it in another thread."""
-    binary_array([b""]).to_numpy(zero_copy_only=False)
 
 
 def release_memory() -> None:

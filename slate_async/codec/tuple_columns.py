@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import binary_scalar
 from slate_async.codec.tuple_key import BYTES, FALSE, FLOAT, INT_BYTES, NULL, TEXT, TRUE, ZERO
 from slate_async.errors import InvalidError
 
@@ -29,7 +30,7 @@ INT_BODY = "|".join(
 """No number has other bytes."""
 SHOWN_BYTES = 64
 SIZES = np.array([1 << 8 * n for n in range(INT_BYTES)], np.uint64)
-NOTHING = pa.scalar(b"", pa.binary())
+NOTHING = binary_scalar(b"")
 
 
 def check_part(kind: pa.DataType, name: str) -> None:

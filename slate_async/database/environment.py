@@ -14,7 +14,6 @@ from typing import Self, TypeVar
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_arguments
-from slate_async.codec.arrays import prepare
 from slate_async.database.handle import Handle, HandleResources, close_all, close_at_exit
 from slate_async.database.opener import Opener
 from slate_async.database.opening import require_loop
@@ -127,8 +126,6 @@ class Environment(Opener):
         supervisor: Supervisor | None = None
         self._opening += 1
         try:
-            if self._own_runtime:
-                await self.runtime.offload.run(prepare)
             factory = self._clients.factory(metastore, settings, taken)
             store, store_stats, display = self._clients.store(path, settings, name, metastore, taken)
             parents = self._clients.parents(path, settings, taken)

@@ -33,8 +33,6 @@ from slate_async.spark.stream_options import start_seq
 from slate_async.spark.worker import FeedName, this_worker
 
 STEP_ROWS = 16_384
-ENDS = frozenset(("endingseq", "endingtime"))
-"""Options that no stream has, in the case that Spark folds names to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 import slate_async as slate
 from slate_async.engine.changes.read_ahead import ReadAhead
@@ -22,17 +21,6 @@ from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.typed_rows import microseconds
 from slate_async.spark.worker import FeedName
 
-CHANGE = StructType(
-    [
-        StructField("op", StringType(), nullable=False),
-        StructField("key", BinaryType(), nullable=False),
-        StructField("value", BinaryType(), nullable=True),
-        StructField("seq", LongType(), nullable=False),
-        StructField("create_time", TimestampType(), nullable=False),
-        StructField("expire_time", TimestampType(), nullable=True),
-    ]
-)
-"""Each put and delete as it happened (``op``); a delete has no value."""
 ARROW_CHANGE = pa.schema(
     [
         pa.field("op", pa.string(), nullable=False),

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 
 import slate_async as slate
+import slate_async.database.open
 
 _REPORTED = re.compile(
     r"^slate_async(?:\.\w+)*\.(?P<name>\w+): (?P<message>.*?)(?=\n\s*\n|\n\s+at |\s+SQLSTATE: |\s*\Z)", re.M | re.S

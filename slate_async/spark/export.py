@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async.spark.engine_errors import plain_errors
+from slate_async.spark.frames import reading
 from slate_async.spark.load import bulk_load
 from slate_async.spark.options import OptionValue
-from slate_async.spark.source import reading
 
 SaveMode = Literal["error", "overwrite", "append"]
 """What an export does if something is at its target."""

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from slate_async.codec.arrays import binary_array
 from slate_async.errors import InvalidError
 from slate_async.spark.arrow_types import with_texts
 
@@ -13,7 +14,7 @@ VALUE, END = b"slate_async value", b"slate_async end"
 """Members that no value has."""
 BEFORE, AFTER = b'{"%s":[' % VALUE, b',{"%s":true}]}' % END
 CONTROLS = [chr(code) for code in range(32)]
-NULL = pa.scalar("null")
+NULL = binary_array([b"null"], pa.string())[0]
 
 
 def decode_json_values(values: pa.BinaryArray, schema: pa.Schema) -> list[pa.Array]:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import slate_async as slate
 from slate_async.engine.ingest.rows import Duplicates
-from slate_async.spark.arrange import KEY, OP
+from slate_async.spark.arrangement import KEY, OP
 from slate_async.spark.engine_errors import plain_errors
 
 OnKnown = Literal["error", "skip"]

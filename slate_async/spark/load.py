@@ -23,7 +23,7 @@ from slate_async.arguments import Duration, seconds
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.watch import IngestMode, check_mode
-from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
+from slate_async.spark.arrangement import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import OnKnown, check_known, count_rows

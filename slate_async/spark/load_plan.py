@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 import slate_async as slate
 from slate_async.engine.ingest.dry_run import IngestPart, rehearse
 from slate_async.engine.ingest.rows import Duplicates
-from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
+from slate_async.spark.arrangement import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.load import ArrowFunction, pickled
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from slate_async.errors import InvalidError
-from slate_async.spark.statistics import COUNTS, HISTOGRAMS
+from slate_async.spark.statistics_frame import COUNTS, HISTOGRAMS
 
 TITLES = {
     "key_sizes": ("keys", "bytes"),

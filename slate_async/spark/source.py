@@ -1,12 +1,12 @@
-"""The data source ``slate`` as Spark finds it by name, and reads by call."""
+"""The data source ``slate`` as Spark finds it by name.
+
+Spark makes a source in one process, plans with it in another, and reads or writes in others. Each imports what it is
+asked for when it is asked: to import all takes longer than a small job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
-
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -16,20 +16,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from slate_async.errors import InvalidError
-from slate_async.spark.arrow_types import struct_of
-from slate_async.spark.batch_read import BatchReader
-from slate_async.spark.lease import held_checkpoint
-from slate_async.spark.options import OptionValue, as_strings
-from slate_async.spark.plan import checkpoint_id
-from slate_async.spark.pushdown import PushdownReader
-from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.registration import register_once
-from slate_async.spark.size import broadcast_if_small, size
-from slate_async.spark.stream_source import NoStream, SlateChangesSource
-from slate_async.spark.worker import this_worker
-from slate_async.spark.write import BatchWriter, StreamWriter
-from slate_async.spark.write_options import WriteOptions
+from slate_async.spark.stream_source import SlateChangesSource
 
 
 class SlateDataSource(DataSource):
@@ -42,19 +30,33 @@ class SlateDataSource(DataSource):
 
     def schema(self) -> StructType:
         """What is read if Spark's reader is given no schema."""
+        from slate_async.spark.read_options import ReadOptions  # noqa: PLC0415 - not where a schema is given
+
         return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
+        from slate_async.spark.batch_read import BatchReader  # noqa: PLC0415 - not where a source is only made
+        from slate_async.spark.read_options import ReadOptions  # noqa: PLC0415
+
         options = ReadOptions.of(self.options)
-        return (PushdownReader if options.push_filters else BatchReader)(options, schema)
+        if not options.push_filters:
+            return BatchReader(options, schema)
+        from slate_async.spark.pushdown import PushdownReader  # noqa: PLC0415 - seldom asked for
+
+        return PushdownReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """None there is; see `NoStream`."""
+        from slate_async.spark.stream_reader import NoStream  # noqa: PLC0415 - not where a source is only made
+
         return NoStream()
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write; ``overwrite`` replaces what is there."""
+        from slate_async.spark.write import BatchWriter  # noqa: PLC0415 - not where rows are read
+        from slate_async.spark.write_options import WriteOptions  # noqa: PLC0415
+
         writer = BatchWriter(WriteOptions.of(self.options, schema, replace=overwrite))
         writer.begin()
         return writer
@@ -62,6 +64,9 @@ class SlateDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream's write; Spark makes one for each batch, and another one to commit it. ``overwrite``: each batch is
         all there is to be."""
+        from slate_async.spark.write import StreamWriter  # noqa: PLC0415 - not where rows are read
+        from slate_async.spark.write_options import WriteOptions  # noqa: PLC0415
+
         return StreamWriter(WriteOptions.of(self.options, schema, replace=overwrite))
 
 
@@ -69,55 +74,3 @@ def register(spark: SparkSession) -> None:
     """Make ``slate`` and ``slate-changes`` formats of this session. Done again, it changes nothing."""
     register_once(spark, SlateDataSource)
     register_once(spark, SlateChangesSource)
-
-
-def read(
-    spark: SparkSession,
-    path: str,
-    *,
-    schema: StructType | str | None = None,
-    columns: Sequence[str] | None = None,
-    **options: OptionValue,
-) -> DataFrame:
-    """A fresh DataFrame of the rows of the database at ``path`` (see docs/guide/spark.md for ``options``; ``None`` is
-    as if not given).
-
-    schema: names and types of columns, for keys and values that hold more than bytes
-    columns: those of them that are read; what no column needs is not decoded
-
-    Raises `InvalidError` for wrong ones."""
-    given = as_strings({**options, "columns": None if columns is None or schema is not None else ",".join(columns)})
-    wanted = ReadOptions.of({**given, "path": path})
-    chosen = wanted.schema() if schema is None else _pruned(struct_of(schema), columns)
-    wanted.rows(chosen)
-    register(spark)
-    return spark.read.format("slate").options(**given).schema(chosen).load(path)
-
-
-def _pruned(schema: StructType, columns: Sequence[str] | None) -> StructType:
-    if unknown := [name for name in columns or () if name not in schema.names]:
-        raise InvalidError(f"there is no column {', '.join(unknown)} among {', '.join(schema.names)}")
-    return schema if columns is None else StructType([schema[name] for name in columns])
-
-
-@contextmanager
-def reading(
-    spark: SparkSession,
-    path: str,
-    *,
-    schema: StructType | str | None = None,
-    columns: Sequence[str] | None = None,
-    **options: OptionValue,
-) -> Iterator[DataFrame]:
-    """As `read`, for the queries inside the block: all of them see the database as it was when the block began, and the
-    checkpoint that sees to it is deleted at the end. This process makes, lengthens and deletes it, so it needs access
-    to the database, too. Joined with others, a small one is copied to all tasks (`size`). Raises `InvalidError` if
-    there is no such checkpoint, or database."""
-    wanted = ReadOptions.of({**as_strings(options), "path": path})
-    with ExitStack() as stack:
-        if wanted.checkpoint is None:
-            seen = stack.enter_context(held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s))
-        else:
-            seen = this_worker().run(partial(checkpoint_id, wanted.checkpoint, wanted))
-        given = at_checkpoint(options, seen)
-        yield broadcast_if_small(read(spark, path, schema=schema, columns=columns, **given), size(path, **given))

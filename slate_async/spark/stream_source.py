@@ -1,39 +1,27 @@
-"""``readStream.format("slate-changes")``: the change feed of a database, in micro-batches.
+"""``readStream.format("slate-changes")`` and ``read.format("slate-changes")``: the change feed of a database.
 
-Spark keeps one reader in a process beside the driver for as long as a query runs; its `Planner` lives there. Others,
-fresh ones, read in the tasks.
+Spark makes a source in one process, plans with it in another, and reads in others. Each imports what it is asked for
+when it is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
+ENDS = frozenset(("endingseq", "endingtime"))
+"""Options that no stream has, in the case that Spark folds names to."""
+CHANGE = StructType(
+    [
+        StructField("op", StringType(), nullable=False),
+        StructField("key", BinaryType(), nullable=False),
+        StructField("value", BinaryType(), nullable=True),
+        StructField("seq", LongType(), nullable=False),
+        StructField("create_time", TimestampType(), nullable=False),
+        StructField("expire_time", TimestampType(), nullable=True),
+    ]
 )
-from pyspark.sql.types import StructType
-
-import slate_async as slate
-from slate_async.engine.read.bounds import EVERY_KEY
-from slate_async.spark.batch_changes import ENDS, ChangesBatchReader, ChangesOptions
-from slate_async.spark.changes import CHANGE, ChangesPartition, changes_of
-from slate_async.spark.options import OptionValue, as_strings
-from slate_async.spark.registration import register_once
-from slate_async.spark.stream_end import finish_first, finished, heed_termination
-from slate_async.spark.stream_options import StreamOptions
-from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
-from slate_async.spark.worker import FeedName, this_worker
-
-T = TypeVar("T")
+"""Each put and delete as it happened (``op``); a delete has no value."""
 
 
 class SlateChangesSource(DataSource):
@@ -47,120 +35,25 @@ class SlateChangesSource(DataSource):
     def schema(self) -> StructType:
         """`CHANGE`. The first that Spark asks for, so wrong options are reported here: later it hides the cause. It
         does not say whether a stream is meant; an end says that none is."""
+        from slate_async.spark.stream_options import StreamOptions  # noqa: PLC0415 - not in a task
+
         if ENDS.isdisjoint(map(str.lower, self.options)):
             StreamOptions.of(self.options)
         else:
+            from slate_async.spark.batch_changes import ChangesOptions  # noqa: PLC0415 - not of a stream
+
             ChangesOptions.of(self.options)
         return CHANGE
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Changes up to an end."""
+        from slate_async.spark.batch_changes import ChangesBatchReader, ChangesOptions  # noqa: PLC0415 - not of a stream
+
         return ChangesBatchReader(ChangesOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of changes."""
+        from slate_async.spark.stream_options import StreamOptions  # noqa: PLC0415 - not where a source is only made
+        from slate_async.spark.stream_reader import ChangesReader  # noqa: PLC0415
+
         return ChangesReader(StreamOptions.of(self.options))
-
-
-def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
-    """The changes of the database at ``path`` as a streaming DataFrame (see docs/guide/spark.md for ``options``;
-    ``None`` is as if not given). Raises `InvalidError` for wrong ones."""
-    given = as_strings(options)
-    StreamOptions.of({**given, "path": path})
-    register_once(spark, SlateChangesSource)
-    return spark.readStream.format("slate-changes").options(**given).load(path)
-
-
-class NoStream(DataSourceStreamReader):
-    """What ``readStream.format("slate")`` gets: Spark tells the error of a reader, and hides that of making one."""
-
-    def initialOffset(self) -> OffsetFields:
-        """Raises `InvalidError`."""
-        raise slate.InvalidError(
-            'spark.readStream.format("slate"): this format reads rows; changes are read with'
-            ' spark.readStream.format("slate-changes")'
-        )
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Nothing: no query gets so far."""
-        return iter(())
-
-
-class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Implements Spark's reader."""
-
-    def __init__(self, options: StreamOptions) -> None:
-        self._options = options
-        self._planner: Planner | None = None
-
-    def initialOffset(self) -> OffsetFields:
-        """Of a query without a checkpoint."""
-        return self._plan(Planner.begin).fields()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say. Spark knows of no limit of both, so `latestOffset` looks at them itself."""
-        if self._options.max_rows is not None:
-            return ReadMaxRows(self._options.max_rows)
-        assert self._options.max_bytes is not None
-        return ReadMaxBytes(self._options.max_bytes)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends behind what is durable now."""
-        self._plan(Planner.stop_at_present)
-
-    def latestOffset(self, start: OffsetFields, limit: ReadLimit) -> OffsetFields:
-        """The end of the next micro-batch. ``limit`` is what `getDefaultReadLimit` said, or that there is none."""
-        max_rows, max_bytes = self._options.max_rows, self._options.max_bytes
-        if isinstance(limit, ReadAllAvailable):
-            max_rows = max_bytes = None
-
-        def fits(rows: int, nbytes: int) -> bool:
-            return (max_rows is None or rows <= max_rows) and (max_bytes is None or nbytes <= max_bytes)
-
-        begin = Offset.of(start)
-        end = self._plan(lambda planner: planner.latest(begin, fits))
-        return start if end is begin else end.fields()
-
-    def reportLatestOffset(self) -> OffsetFields:
-        """What there is to read, whatever the limits: Spark shows it beside where the query is."""
-        return {"seq": self._plan(Planner.newest)}
-
-    def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
-        """Ranges of what is between them."""
-        begin, stop = Offset.of(start), Offset.of(end)
-        ranges = self._plan(lambda planner: planner.ranges(begin, stop))
-        return [ChangesPartition(self._feed_name(stop), part) for part in ranges]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of one range."""
-        if not isinstance(partition, ChangesPartition):
-            return iter(())  # of no partitions Spark makes one of its own
-        worker = this_worker()
-        ahead = worker.ahead(partition.feed) if partition.range.span == EVERY_KEY else None
-        return worker.iterate(partial(changes_of, partition, ahead=ahead))
-
-    def commit(self, end: OffsetFields) -> None:
-        """What is before ``end`` was processed for good."""
-        self._plan(lambda planner: planner.done(Offset.of(end)))
-
-    def stop(self) -> None:
-        """The query ended, by whatever."""
-        finish_first()
-        try:
-            if self._planner is not None:
-                self._plan(Planner.close)
-        finally:
-            finished()
-
-    def _feed_name(self, offset: Offset) -> FeedName:
-        return FeedName(self._options.path, self._options.metastore, offset.subscription)
-
-    def _plan(self, ask: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
-        async def asked(environment: slate.Environment) -> T:
-            if self._planner is None:
-                self._planner = Planner(self._options, environment)
-            async with self._planner.turn:
-                return await ask(self._planner)
-
-        heed_termination()
-        return this_worker().run(asked)

@@ -10,11 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, StructType
 
-from slate_async.codec.tuple_columns import check_part, decode_columns, encode_columns
+from slate_async.codec.tuple_columns import decode_columns, encode_columns
 from slate_async.errors import InvalidError
-from slate_async.spark.arrange import ColumnLike
-from slate_async.spark.arrow_types import arrow_schema, struct_of
+from slate_async.spark.arrangement import ColumnLike
+from slate_async.spark.arrow_types import struct_of
 from slate_async.spark.decode import KEY, decode_with
+from slate_async.spark.typed_rows import key_schema
 
 
 def encode_key(*columns: ColumnLike) -> Column:
@@ -51,13 +52,3 @@ def decode_key(df: DataFrame, schema: StructType | str) -> DataFrame:
         return pa.record_batch([*found, *batch.select(others).columns], names=[*wanted.names, *others])
 
     return decode_with(df, decode, StructType([*parts.fields, *(df.schema[name] for name in others)]))
-
-
-def key_schema(parts: StructType) -> pa.Schema:
-    """``parts`` of a key in Arrow. Raises `InvalidError` for none, and for types that they cannot have."""
-    if not parts.fields:
-        raise InvalidError("a key has one part at least")
-    schema = arrow_schema(parts)
-    for field in schema:
-        check_part(field.type, field.name)
-    return schema

@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from slate_async.codec.tuple_columns import decode_columns, encode_columns
+from slate_async.codec.tuple_columns import check_part, decode_columns, encode_columns
 from slate_async.errors import InvalidError
 from slate_async.spark.arrow_types import TIME, arrow_schema
 from slate_async.spark.options import Options, check_choice, names
-from slate_async.spark.tuple_key import key_schema
 from slate_async.spark.value_formats import SHOWN_BYTES, ValueFormat, decode_values, encode_values
 
 KeyType = Literal["binary", "string", "tuple"]
@@ -192,6 +191,16 @@ def encode_value(*columns: Column | str, value_format: ValueFormat = "json") -> 
     make: Any = arrow_udf  # as pyspark types it, each call says what kind of function it makes
     made: Column = make(encode, BinaryType())(F.struct(*columns))
     return made
+
+
+def key_schema(parts: StructType) -> pa.Schema:
+    """``parts`` of a key in Arrow. Raises `InvalidError` for none, and for types that they cannot have."""
+    if not parts.fields:
+        raise InvalidError("a key has one part at least")
+    schema = arrow_schema(parts)
+    for field in schema:
+        check_part(field.type, field.name)
+    return schema
 
 
 def _of_row(batch: pa.RecordBatch, name: str) -> pa.Array:

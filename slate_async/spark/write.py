@@ -28,7 +28,7 @@ from slate_async.database.opening import Opening
 from slate_async.engine.ingest.manage import StreamBatch
 from slate_async.engine.ingest.rows import RowChecker
 from slate_async.engine.ingest.watch import IngestMode
-from slate_async.spark.arrange import KEY, ORDER
+from slate_async.spark.arrangement import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import check_known
 from slate_async.spark.load import LOADED_BEFORE

@@ -13,7 +13,7 @@ import slate_async as slate
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.watch import MODES, IngestMode, check_mode
-from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
+from slate_async.spark.arrangement import EXPIRE, KEY, OP, ORDER, VALUE, check_types
 from slate_async.spark.known_job import OnKnown
 from slate_async.spark.options import Options, boolean, byte_count, seconds
 from slate_async.spark.typed_rows import RowTypes, RowWriter

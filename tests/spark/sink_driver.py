@@ -13,7 +13,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from slate_async import spark as slate_spark
-from slate_async.spark.stream_source import read_changes
+from slate_async.spark.frames import read_changes
 from tests.integration.writer import say
 from tests.spark.cluster import WORKERS
 from tests.spark.cluster_driver import CONF

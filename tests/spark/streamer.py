@@ -11,7 +11,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from slate_async.spark.stream_source import read_changes
+from slate_async.spark.frames import read_changes
 
 ROWS = 300
 CONF = {

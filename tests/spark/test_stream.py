@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async import spark as slate_spark
-from slate_async.spark.changes import CHANGE
+from slate_async.spark.stream_source import CHANGE
 from tests.engine import KINDS
 from tests.integration.processes import ChildProcess
 from tests.spark.streamer import changes, start

@@ -18,6 +18,7 @@ OPTIONAL = (
 )
 """Heavy ones, imported where they are needed; lz4, a small one, is imported where it is installed."""
 REPORT = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+ENGINE = "import slate_async; slate_async.open, slate_async.sync"
 STORY = """
 import asyncio, sys, tempfile, slate_async as slate
 
@@ -46,22 +47,54 @@ def run(code: str) -> list[str]:
     return ended.stdout.split()
 
 
-@pytest.mark.parametrize(
-    "code", ["import slate_async", "import metastores.factories", STORY], ids=["engine", "metastores", "story"]
-)
+@pytest.mark.parametrize("code", [ENGINE, "import metastores.factories", STORY], ids=["engine", "metastores", "story"])
 def test_nothing_optional_is_imported(code: str) -> None:
     imported = run(f"{code}\n{REPORT}")
     assert "metastores" in imported
     assert set(imported).isdisjoint(OPTIONAL)
 
 
-def test_pandas_is_not_imported_before_it_is_needed() -> None:
-    assert "pandas" not in run(f"import slate_async, slate_async.cli\n{REPORT}")
+LONG_STORY = """
+import asyncio, sys, tempfile, slate_async as slate
+
+async def write(db):
+    for part in range(3):
+        batch = slate.WriteBatch()
+        for number in range(500):
+            batch.put(b"k%d" % (number * (part + 1)), b"v%d" % part, ttl=60 if number % 2 else None)
+            batch.delete(b"k%d" % (number + 7))
+        await db.write(batch)
+        await db.flush(l0=part != 1)
+
+async def story(path):
+    async with slate.open(path) as db, slate.open_reader(path) as reader:
+        await write(db)
+        assert await db.get(b"k998") is not None and [row async for row in db.scan(b"k1", reverse=True)]
+        await db.get_many([b"k%d" % number for number in range(0, 2000, 3)])
+        await db.compact(full=True)
+        await db.row_statistics()
+        await reader.refresh()
+        assert [batch async for batch in reader.scan(b"k2").batches()]
+        async with db.changes(from_seq=0, until_seq=db.status().last_seq) as feed:
+            assert [change async for change in feed]
+    async with slate.open_admin(path) as admin:
+        assert (await admin.verify()).clean
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(story(folder))
+"""
+"""Reads, writes, compacts and follows, in a folder."""
+
+
+@pytest.mark.parametrize("code", ["import slate_async.cli.app", LONG_STORY], ids=["commands", "story"])
+def test_pandas_is_not_imported_by_the_engine(code: str) -> None:
+    pytest.importorskip("pandas")
+    assert "pandas" not in run(f"{code}\n{REPORT}")
 
 
 def test_spark_comes_when_it_is_asked_for() -> None:
     pytest.importorskip("pyspark")
-    assert "pyspark" not in run(f"import slate_async\n{REPORT}")
+    assert "pyspark" not in run(f"{ENGINE}\n{REPORT}")
     assert "pyspark" in run(f"from slate_async import spark; spark.read\n{REPORT}")
 
 
@@ -120,6 +153,7 @@ for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "preadv", "register_at_fo
 def test_without_posix_a_local_folder_is_refused_in_one_line_and_the_rest_works() -> None:
     code = """
 import asyncio, tempfile, slate_async as slate
+slate.open  # with all it imports
 
 async def main():
     sys.platform = "win32"

@@ -74,7 +74,7 @@ def record_batch(rows: Columns) -> RecordBatch:
     deleted = rows.kinds == DELETE
     values = rows.values
     if deleted.any():
-        values = pc.if_else(mask_array(deleted), pa.scalar(None, pa.binary()), values)
+        values = pc.if_else(mask_array(deleted), pa.nulls(1, pa.binary())[0], values)
     ops = pa.DictionaryArray.from_arrays(number_array(deleted.astype(np.int8)), _OPS).dictionary_decode()
     batch: RecordBatch = pa.record_batch(
         [ops, rows.keys, values, number_array(rows.seqs), number_array(rows.create_ms, _TIME), _expiries(rows)],

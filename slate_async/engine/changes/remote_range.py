@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import binary_scalar, mask_of
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import record_batch
 from slate_async.engine.changes.order import batches_of, up_to
@@ -92,7 +93,7 @@ def _within(rows: Columns, span: KeyRange) -> Columns:
     """The rows whose keys are in ``span``; they are not in the order of keys."""
     inside = np.ones(len(rows), np.bool_)
     if span.start is not None:
-        inside &= pc.greater_equal(rows.keys, span.start).to_numpy(zero_copy_only=False)
+        inside &= mask_of(pc.greater_equal(rows.keys, binary_scalar(span.start)))
     if span.end is not None:
-        inside &= pc.less(rows.keys, span.end).to_numpy(zero_copy_only=False)
+        inside &= mask_of(pc.less(rows.keys, binary_scalar(span.end)))
     return rows if inside.all() else rows.take(np.flatnonzero(inside))

@@ -16,10 +16,9 @@ from collections.abc import AsyncIterator
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import binary_scalar, mask_array
 from slate_async.codec.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.engine.compaction.executor import MergeCounts
 from slate_async.engine.compaction.rounds import Round, as_round
@@ -153,7 +152,7 @@ def _bury(rows: Columns, expired: Mask) -> Columns:
     return replace(
         rows,
         late=None if expired.any() else rows.late,
-        values=pc.if_else(mask_array(expired), pa.scalar(b"", pa.binary()), rows.values),
+        values=pc.if_else(mask_array(expired), binary_scalar(b""), rows.values),
         kinds=np.where(expired, np.uint8(DELETE), rows.kinds),
         expire_ms=None if rows.expire_ms is None else np.where(expired, NO_EXPIRY, rows.expire_ms),
     )

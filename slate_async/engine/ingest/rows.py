@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import binary_scalar, mask_array, mask_of, numbers_of
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import InvalidError
 from slate_async.types import DELETE, FORMAT_LIMITS, PUT, RowLimits
@@ -86,7 +86,7 @@ class RowChecker:
         deletes = pc.fill_null(pc.equal(ops, "delete"), False)
         known = pc.or_(deletes, pc.fill_null(pc.equal(ops, "put"), False))
         self._refuse(pc.invert(known), keys, lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
-        return np.where(deletes.to_numpy(zero_copy_only=False), DELETE, PUT).astype(np.uint8)
+        return np.where(mask_of(deletes), DELETE, PUT).astype(np.uint8)
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         lengths = pc.fill_null(pc.binary_length(keys), 0)
@@ -99,7 +99,7 @@ class RowChecker:
     ) -> pa.BinaryArray:
         """Values as they are stored: those of deletes are empty."""
         deleted = kinds == DELETE
-        missing = values.is_null().to_numpy(zero_copy_only=False) & ~deleted
+        missing = mask_of(values.is_null()) & ~deleted
         self._refuse(mask_array(missing), keys, lambda at: "its value is null, and it is no delete")
         lengths = pc.fill_null(pc.binary_length(values), 0)
         self._refuse(
@@ -107,7 +107,7 @@ class RowChecker:
             keys,
             lambda at: f"a value has {self._limits.describe_value()}, not {lengths[at].as_py()}",
         )
-        return pc.if_else(mask_array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
+        return pc.if_else(mask_array(deleted), binary_scalar(b""), values) if deleted.any() else values
 
     def _expiry(
         self, column: pa.Array, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
@@ -121,7 +121,7 @@ class RowChecker:
         elif not pa.types.is_integer(times.type):
             raise InvalidError(f"expire_time is a timestamp, or milliseconds, not {times.type}")
         whole = pc.fill_null(_cast(times, pa.int64(), "expire_time"), NO_EXPIRY)
-        found: npt.NDArray[np.int64] = whole.to_numpy(zero_copy_only=False)
+        found: npt.NDArray[np.int64] = numbers_of(whole)
         self._refuse(mask_array(found < 0), keys, lambda at: f"it expires at {int(found[at])} ms, before 1970")
         return np.where(kinds == DELETE, np.int64(NO_EXPIRY), found)
 
@@ -142,7 +142,7 @@ class RowChecker:
             return columns
         if self._duplicates == "error":
             self._refuse_after(equal, keys, DISTINCT)
-        kept = np.append(~equal.to_numpy(zero_copy_only=False), True)
+        kept = np.append(~mask_of(equal), True)
         return columns.take(np.flatnonzero(kept))
 
     def _repeats(self, held: Columns, columns: Columns) -> bool:

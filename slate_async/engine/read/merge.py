@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import mask_of
 from slate_async.codec.columns import Columns, concat
 from slate_async.runtime.gather import gather
 from slate_async.storage.format.ordering import Mask, Order, order_of
@@ -293,8 +294,7 @@ def first_row_after(columns: Columns, key: bytes) -> int:
 def same_key_as_previous(columns: Columns) -> npt.NDArray[np.bool_]:
     """bool[n - 1]: whether row ``i + 1`` has the key of row ``i``."""
     keys = columns.keys
-    same: npt.NDArray[np.bool_] = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-    return same
+    return mask_of(pc.equal(keys[1:], keys[:-1]))
 
 
 def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import numbers_of
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.read_point import ReadPoint
@@ -146,8 +147,7 @@ def histogram(numbers: npt.NDArray[np.int64], buckets: int) -> Counts:
 
 
 def _lengths(column: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    lengths: npt.NDArray[np.int64] = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lengths
+    return numbers_of(pc.binary_length(column)).astype(np.int64)
 
 
 def _value_sizes(rows: Columns) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import binary_buffers, number_array
+from slate_async.codec.arrays import binary_buffers, mask_of, number_array, numbers_of
 from slate_async.codec.columns import Columns
 
 Mask = npt.NDArray[np.bool_]
@@ -42,7 +42,7 @@ def order_of(rows: Columns) -> tuple[Order, Mask]:
 def repeated_keys(keys: pa.BinaryArray) -> Mask:
     """bool[n]: whether a key equals the one before it; False for the first."""
     repeats = np.zeros(len(keys), np.bool_)
-    repeats[1:] = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    repeats[1:] = mask_of(pc.equal(keys[1:], keys[:-1]))
     return repeats
 
 
@@ -71,7 +71,7 @@ def _by_key(keys: pa.BinaryArray) -> tuple[Order, Mask]:
 
 
 def _by_whole_key(keys: pa.BinaryArray) -> Order:
-    order: Order = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
+    order: Order = numbers_of(pc.array_sort_indices(keys)).astype(np.int64)
     return order
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import binary_buffers
+from slate_async.codec.arrays import binary_buffers, mask_of
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.codec.compression import Compression, Packer
@@ -220,9 +220,9 @@ def check_sorted(columns: Columns) -> None:
     rising = pc.less(before, after)
     if pc.all(rising).as_py():
         return
-    same = pc.equal(before, after).to_numpy(zero_copy_only=False)
+    same = mask_of(pc.equal(before, after))
     falling = columns.seqs[1:] < columns.seqs[:-1]
-    wrong = ~(rising.to_numpy(zero_copy_only=False) | (same & falling))
+    wrong = ~(mask_of(rising) | (same & falling))
     if wrong.any():
         at = int(np.argmax(wrong)) + 1
         raise InternalError(f"rows for an SST are out of order at key {keys[at].as_py()[:64]!r}")

@@ -47,7 +47,7 @@ def xxh3_64_each(keys: pa.BinaryArray) -> Words:
         if MIN_VECTOR_BYTES <= length <= MAX_VECTOR_BYTES and bool((np.diff(offsets) == length).all()):
             found = _of_equal(_Keys(data, int(offsets[0]), len(part), length))
         else:
-            found = np.fromiter(map(_DIGEST, part.to_numpy(zero_copy_only=False).tolist()), np.uint64, len(part))
+            found = np.fromiter(map(_DIGEST, part.to_pylist()), np.uint64, len(part))
         hashes[start : start + len(part)] = found
     return hashes
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import numbers_of
 from slate_async.codec.columns import Columns, concat
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.ordering import order_of
@@ -111,5 +112,5 @@ async def _sorted_rows(table: Memtable, offload: Offload) -> AsyncGenerator[Colu
 def _order_of(newest_first: list[pa.LargeBinaryArray]) -> npt.NDArray[np.int64]:
     """Row numbers by key, newest first within a key: a stable sort of the keys laid out newest row first."""
     keys = pa.concat_arrays(newest_first)
-    positions: npt.NDArray[np.uint64] = pc.array_sort_indices(keys).to_numpy()
+    positions: npt.NDArray[np.uint64] = numbers_of(pc.array_sort_indices(keys))
     return len(keys) - 1 - positions.astype(np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slate_async.codec.arrays import binary_array, mask_array, number_array
+from slate_async.codec.arrays import binary_array, binary_scalar, mask_array, mask_of, number_array, numbers_of
 
 
 @pytest.mark.parametrize("items", [[], [b""], [b"a", b"", b"\x00\xff" * 100, b"b"]])
@@ -38,3 +38,20 @@ def test_numbers_and_masks(count: int) -> None:
         made.validate(full=True)
         assert made.equals(expected)
         assert made.null_count == expected.null_count
+
+
+@pytest.mark.parametrize("cut", [slice(0, 0), slice(0, None), slice(3, 20), slice(9, None), slice(16, 17)])
+def test_what_is_read_of_an_array_or_a_part_of_it(cut: slice) -> None:
+    numbers = np.arange(40)
+    for kind in (pa.int32(), pa.int64(), pa.uint64(), pa.float64()):
+        found = numbers_of(pa.array(numbers, kind)[cut])
+        assert found.dtype == kind.to_pandas_dtype()
+        assert found.tolist() == numbers[cut].tolist()
+    mask = mask_of(pa.array(numbers % 3 == 0)[cut])
+    assert mask.dtype == np.bool_
+    assert mask.tolist() == (numbers % 3 == 0)[cut].tolist()
+
+
+def test_a_scalar() -> None:
+    for item in (b"", b"a\xff"):
+        assert binary_scalar(item).equals(pa.scalar(item, pa.binary()))

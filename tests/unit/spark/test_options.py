@@ -18,7 +18,7 @@ from slate_async.spark import bulk_load, decode_json, plan_load
 from slate_async.spark.options import as_strings, place
 from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
-from slate_async.spark.stream_source import ChangesReader
+from slate_async.spark.stream_reader import ChangesReader
 
 NO_FRAME = cast(Any, None)
 MEMORY = "memory://"

@@ -18,7 +18,7 @@ RUNNER = """
 import sys
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from slate_async.spark.stream_options import StreamOptions
-from slate_async.spark.stream_source import ChangesReader
+from slate_async.spark.stream_reader import ChangesReader
 
 reader = ChangesReader(StreamOptions.of({"path": sys.argv[1]}))
 try:

@@ -22,7 +22,7 @@ from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.spark.changes import ARROW_CHANGE
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner
-from slate_async.spark.stream_source import ChangesReader
+from slate_async.spark.stream_reader import ChangesReader
 from slate_async.spark.typed_rows import LAST_MS
 from tests.engine import KINDS, Kind
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import slate_async as slate
-from slate_async.spark.arrange import ColumnLike
+from slate_async.spark.arrangement import ColumnLike
 from slate_async.spark.arrow_types import struct_of
 from slate_async.spark.lease import make_checkpoint
 from slate_async.spark.options import OptionValue, as_strings, check_choice
