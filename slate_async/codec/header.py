@@ -39,6 +39,7 @@ class ObjectKind(IntEnum):
     LOG_SEGMENT = 1
     FENCE = 2
     SST = 3
+    PENDING_BATCH = 4
 
 
 @dataclass(frozen=True, slots=True)

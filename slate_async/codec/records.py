@@ -1,7 +1,7 @@
 """Dataclasses and structs as MessagePack maps, driven by their type hints.
 
 A field is stored under its name, and left out when it is ``None``. Fields that this release does not know, which a
-newer one wrote, are kept in ``unknown`` and written again.
+newer one wrote, are kept in ``unknown`` and written again. Products bring conversions of their own types.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import msgspec
@@ -46,27 +46,32 @@ UUID_BYTES = Conversion(lambda value: value.bytes, lambda packed: UUID(bytes=pac
 VERSION_PAIR = Conversion(list, lambda packed: VersionRef(*packed))
 PLAIN_TUPLE = Conversion(list, tuple)
 STRING_MAP = Conversion(_as_map, _frozen_map)
+Conversions: TypeAlias = Mapping[Any, Conversion]
+"""By type, or by the name of a field."""
+NO_CONVERSIONS: Conversions = MappingProxyType({})
 
 
-def conversion(hint: Any) -> Conversion | None:
+def conversion(hint: Any, own: Conversions = NO_CONVERSIONS) -> Conversion | None:
     """How values of type ``hint`` are stored; ``None`` if they are stored as they are."""
+    if hint in own:
+        return own[hint]
     if get_origin(hint) in (Union, types.UnionType):
         [inner] = [arg for arg in get_args(hint) if arg is not type(None)]
-        return conversion(inner)
+        return conversion(inner, own)
     if hint is UUID:
         return UUID_BYTES
     if hint is VersionRef:
         return VERSION_PAIR
     if get_origin(hint) is tuple:
-        return _of_tuple(get_args(hint))
+        return _of_tuple(get_args(hint), own)
     if is_dataclass(hint) or isinstance(hint, msgspec.StructMeta):
-        shape = Shape[Any](hint)
+        shape = Shape[Any](hint, own=own)
         return Conversion(shape.pack, shape.unpack)
     return STRING_MAP if get_origin(hint) is Mapping else None
 
 
-def _of_tuple(items: tuple[Any, ...]) -> Conversion:
-    item = conversion(items[0]) if items[-1] is Ellipsis else None
+def _of_tuple(items: tuple[Any, ...], own: Conversions) -> Conversion:
+    item = conversion(items[0], own) if items[-1] is Ellipsis else None
     if item is None:
         return PLAIN_TUPLE
     pack, unpack = item
@@ -76,15 +81,17 @@ def _of_tuple(items: tuple[Any, ...]) -> Conversion:
 
 
 class Shape(Generic[T]):
-    """One dataclass or struct, which has a field ``unknown``. ``besides``: fields that are kept elsewhere."""
+    """One dataclass or struct, which has a field ``unknown``. ``besides``: fields that are kept elsewhere; ``own``:
+    conversions that come before all others."""
 
-    def __init__(self, cls: Any, besides: tuple[str, ...] = ()) -> None:
+    def __init__(self, cls: Any, besides: tuple[str, ...] = (), own: Conversions = NO_CONVERSIONS) -> None:
         hints = get_type_hints(cls)
         self._cls: Callable[..., T] = cls
         names = cls.__struct_fields__ if isinstance(cls, msgspec.StructMeta) else [field.name for field in fields(cls)]
         self.names = tuple(name for name in names if name not in ("unknown", *besides))
         self._known = frozenset(self.names)
-        self.conversions = {name: found for name in self.names if (found := conversion(hints[name])) is not None}
+        found = {name: own[name] if name in own else conversion(hints[name], own) for name in self.names}
+        self.conversions = {name: how for name, how in found.items() if how is not None}
 
     def pack(self, value: T) -> dict[str, Any]:
         """``value`` as a map."""

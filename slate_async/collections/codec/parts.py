@@ -1,0 +1,73 @@
+"""Parts of a batch that is more than one object, as the batch names them.
+
+Invariant: whoever names a part says its length and checksum, and those of its sections if parts of it may be read: they
+follow one another without a gap, so every byte that is read was checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.records import Conversion
+from slate_async.errors import CorruptionError
+from slate_async.types import Buffer
+
+MAX_PARTS = 10_000
+MAX_PART_BYTES = 64 << 20
+"""An object store's `put` takes whole objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Some bytes of a part: a row group with its ``rows``, or, last, the footer with none. ``crc``: CRC32C."""
+
+    rows: int
+    nbytes: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartRef:
+    """One object of a batch.
+
+    rows: updates in it
+    nbytes, crc: length and CRC32C of the whole object
+    sections: of a merged part, in order; together they are the object
+    """
+
+    rows: int
+    nbytes: int
+    crc: int
+    sections: tuple[Section, ...] = ()
+
+
+def pack_part(part: PartRef) -> list[Any]:
+    """``part`` as MessagePack knows it."""
+    packed: list[Any] = [part.rows, part.nbytes, part.crc]
+    if part.sections:
+        packed.append([[section.rows, section.nbytes, section.crc] for section in part.sections])
+    return packed
+
+
+def unpack_part(packed: list[Any]) -> PartRef:
+    """What `pack_part` was given. Raises `ValueError` or `TypeError` for anything else."""
+    rows, nbytes, crc, *more = packed
+    sections = tuple(Section(*section) for section in more[0]) if more else ()
+    if sections and (sum(s.nbytes for s in sections), sum(s.rows for s in sections)) != (nbytes, rows):
+        raise ValueError("the sections of a part are not all of it")
+    return PartRef(rows, nbytes, crc, sections)
+
+
+PART = Conversion(pack_part, unpack_part)
+
+
+def check_bytes(data: Buffer, nbytes: int, crc: int, *, object_name: str, offset: int = 0) -> memoryview:
+    """``data``, which lies at ``offset`` of the object. Raises `CorruptionError` unless length and CRC32C are these."""
+    view = memoryview(data)
+    if len(view) != nbytes:
+        raise CorruptionError(f"{len(view)} bytes in place of {nbytes}", object_name=object_name, offset=offset)
+    if crc32c(view) != crc:
+        raise CorruptionError("the checksum does not match", object_name=object_name, offset=offset)
+    return view
