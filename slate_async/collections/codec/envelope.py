@@ -5,7 +5,7 @@ Layout, little-endian (``docs/format/collection-envelope.md``)::
     magic 8 | format version u16 | kind u8 | reserved u8 | crc32c u32 of all other bytes | MessagePack map
 
 The map may name ``required_features``; a release that lacks one of them refuses the whole. Fields that are not known
-are kept by whoever decodes the map, and written again.
+are kept by the decoder of the map, and written again.
 
 Invariant: the format version and the features are judged after the checksum, so a flipped byte is always
 `CorruptionError`, and `InvalidError` always means a newer writer.

@@ -3,8 +3,8 @@
 Rows are sorted by data, then time, in row groups of `GROUP_ROWS`; zstd, page checksums, statistics. Specified in
 ``docs/format/collection-merged-batch.md``.
 
-Parquet's own checksums leave headers and footer out. So whoever names the object says its length and CRC32C, and for
-reads of less than all of it those of each row group and of the footer: its sections, which follow one another.
+Parquet's own checksums leave headers and footer out. So a version or an index, which names the object, says its length
+and CRC32C. An index says those of each row group and of the footer, too: sections, which follow one another.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class MergedFile:
 
     def __init__(self, footer: Buffer, part: PartRef, schema: UpdateSchema, *, object_name: str) -> None:
         if not part.sections:
-            raise InvalidError(f"{object_name} is read as a whole: whoever names it says nothing of its sections")
+            raise InvalidError(f"{object_name} is read as a whole: what names it says nothing of its sections")
         self._part = part
         self._schema = schema
         self._name = object_name

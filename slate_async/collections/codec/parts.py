@@ -1,6 +1,6 @@
 """Parts of a batch that is more than one object, as the batch names them.
 
-Invariant: whoever names a part says its length and checksum, and those of its sections if parts of it may be read: they
+Invariant: the batch says length and checksum of a part, and those of its sections if it may be read in pieces. Sections
 follow one another without a gap, so every byte that is read was checked.
 """
 

@@ -1,4 +1,4 @@
-"""A pending batch as bytes. It verifies itself, because nobody names it.
+"""A pending batch as bytes. It verifies itself, because nothing names it.
 
 Layout, little-endian (``docs/format/collection-pending-batch.md``)::
 
