@@ -221,6 +221,8 @@ def _fields(info: IngestInfo) -> dict[str, Any]:
         "since": _time(fields.pop("since_ms")),
         "expires": None if (expire_ms := fields.pop("expire_ms")) is None else _time(expire_ms),
     }
+    if fields.pop("digest") is not None:
+        fields["digest"] = f"{info.digest:016x}"
     return {**fields, **times}
 
 

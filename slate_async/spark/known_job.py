@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 import slate_async as slate
+from slate_async.engine.ingest.digest import MODULUS
+from slate_async.engine.ingest.dry_run import rehearse
 from slate_async.engine.ingest.rows import Duplicates
-from slate_async.spark.arrangement import KEY, OP
 from slate_async.spark.engine_errors import plain_errors
 
 OnKnown = Literal["error", "skip"]
-"""What a load of another number of rows does under a job id that is known: raise, or count as done."""
+"""What a load of other rows does under a job id that is known: raise, or count as done."""
 
 
-def count_rows(rows: DataFrame, duplicates: Duplicates, *, replace: bool) -> int:
-    """How many of ``rows``, arranged for a load, it would store; of one that replaces, the puts. Spark counts them."""
-    counted = rows.filter(F.col(OP) == "put") if replace and OP in rows.columns else rows
+def digest_of(rows: DataFrame, duplicates: Duplicates) -> int:
+    """Of ``rows``, arranged for a load, what `slate_async.IngestInfo.digest` would be. Spark does all of the load's
+    work but to store them."""
+
+    def digest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        part = rehearse(batches, duplicates=duplicates, digest=True)
+        if part is not None:
+            yield pa.record_batch([[f"{part.digest}"]], names=["digest"])  # Spark has no unsigned numbers
+
     with plain_errors():
-        return counted.count() if duplicates == "error" else counted.select(KEY).distinct().count()
+        return sum(int(row.digest) for row in rows.mapInArrow(digest, "digest string").collect()) % MODULUS
 
 
-def check_known(info: slate.IngestInfo, asked: int, *, replace: bool) -> None:
-    """Raise `InvalidError` unless the job of that name loaded as many rows as are to be loaded now; other rows of the
-    same number it cannot tell. Of a job that replaces, the deletes are not compared: it made some itself."""
-    known = info.rows if replace else info.rows + info.deletes
-    if asked != known:
-        raise slate.InvalidError(
-            f"job {info.job_id!r} is {info.state}, with {known:,} rows, and these are {asked:,}: other rows need"
-            " another job id. To take the job for done whatever the rows: on_known='skip', option onKnown of a save",
-            outcome="not_applied",
-        )
+def check_known(info: slate.IngestInfo, digest: int | None) -> None:
+    """Raise `InvalidError` unless ``digest`` is that of the rows that the job ``info`` brought."""
+    if digest == info.digest is not None:
+        return
+    why = "these are others"
+    if info.digest is None:
+        why = "nothing is noted of them that these could be compared with"
+    raise slate.InvalidError(
+        f"job {info.job_id!r} is {info.state}, with {info.rows:,} rows, and {why}: other rows need another job id. To"
+        " take the job for done whatever the rows: on_known='skip', option onKnown of a save",
+        outcome="not_applied",
+    )

@@ -20,13 +20,14 @@ from pyspark.sql import DataFrame
 
 import slate_async as slate
 from slate_async.arguments import Duration, seconds
+from slate_async.engine.ingest.digest import job_digest
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.watch import IngestMode, check_mode
 from slate_async.spark.arrangement import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
-from slate_async.spark.known_job import OnKnown, check_known, count_rows
+from slate_async.spark.known_job import OnKnown, check_known, digest_of
 from slate_async.spark.options import check_choice, place
 from slate_async.spark.progress import LoadProgress, ProgressSink, watched
 from slate_async.spark.worker import this_worker
@@ -87,7 +88,7 @@ def bulk_load(
     wait, timeout: until it is applied, for so many seconds or a timedelta; else it may be ``"pending"`` still
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings, create: as of `slate_async.open`; the database's settings for SSTs are not known here
-    on_known: a job id that is known, of a load of another number of rows: ``"error"``, or ``"skip"``: it is done
+    on_known: a job id that is known, of a load of other rows (whenever they expire): ``"error"``, or ``"skip"``: done
     progress: called with a `LoadProgress` every half a second, on another thread, and when a silent writer is awaited
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
@@ -118,11 +119,10 @@ def bulk_load(
     job = this_worker().run(begin)
     try:
         with _ended(job, name), watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch, on_known, replace)
+            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch, on_known)
         with _ended(job, name):
-            info = this_worker().run(lambda _: job.commit(ssts, batch=batch, wait=wait, timeout=waited_s))
-        if batch is not None and info.state == "duplicate":
-            logger.warning(SKIPPED, *batch[::-1], path)
+            info = this_worker().run(lambda _: job.commit(ssts or (), batch=batch, wait=wait, timeout=waited_s))
+        _check_own(info, ssts, batch, path, compared=job_id is not None and on_known == "error")
         return info
     finally:
         this_worker().run(lambda _: job.close())
@@ -188,28 +188,45 @@ def _made(
     duplicates: Duplicates,
     batch: tuple[str, int] | None,
     on_known: OnKnown,
-    replace: bool,
-) -> list[slate.IngestedSst]:
-    """The SSTs of ``rows``; none if the job is committed already."""
+) -> list[slate.IngestedSst] | None:
+    """The SSTs of ``rows``; ``None`` if the job is committed already, with the same rows if that matters."""
     worker = this_worker()
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
-        if batch is None:
-            if on_known == "error":
-                check_known(info, count_rows(rows, duplicates, replace=replace), replace=replace)
-            logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
-        else:
+        if batch is not None:
             logger.warning(SKIPPED, *batch[::-1], path)
-        return []
+            return None
+        if on_known == "error":
+            check_known(info, digest_of(rows, duplicates))
+        logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
+        return None
     try:
-        write = _write_there(path, metastore, job.spec.to_json(), duplicates)
+        write = _write_there(path, metastore, job.spec.to_json(), duplicates, digest=batch is None)
         with plain_errors():
             return _results(rows.mapInArrow(write, RESULTS).collect())
     except (slate.InvalidError, slate.ConflictError):
         if worker.run(lambda _: job.info()).state not in ("pending", "applied", "duplicate"):
             raise
         logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)
-        return []
+        if batch is None and on_known == "error":
+            check_known(worker.run(lambda _: job.info()), digest_of(rows, duplicates))
+        return None
+
+
+def _check_own(
+    info: slate.IngestInfo,
+    ssts: list[slate.IngestedSst] | None,
+    batch: tuple[str, int] | None,
+    path: str,
+    *,
+    compared: bool,
+) -> None:
+    """Another driver may have been quicker, with other rows: raise `InvalidError`, or log that of a stream's batch."""
+    if batch is not None:
+        if info.state == "duplicate":
+            logger.warning(SKIPPED, *batch[::-1], path)
+    elif compared and ssts is not None:
+        check_known(info, job_digest(ssts))
 
 
 def _results(rows: list[Any]) -> list[slate.IngestedSst]:
@@ -220,13 +237,13 @@ def _results(rows: list[Any]) -> list[slate.IngestedSst]:
     return [slate.IngestedSst.from_json(row.sst) for row in rows]
 
 
-def _write_there(path: str, metastore: str | None, spec: str, duplicates: Duplicates) -> ArrowFunction:
+def _write_there(path: str, metastore: str | None, spec: str, duplicates: Duplicates, *, digest: bool) -> ArrowFunction:
     """The function of a Spark task that makes SSTs of its rows. What is wrong with them is a value, for to try again
     does not help; whatever else is raised Spark tries again, and what the lost attempt uploaded is garbage."""
 
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> list[slate.IngestedSst]:
         async with environment.open_ingest_task(path, spec, metastore=metastore) as task:
-            return await task.write(batches, duplicates=duplicates)
+            return await task.write(batches, duplicates=duplicates, digest=digest)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import slate_async as slate
-from slate_async.codec.columns import Columns
 from slate_async.database.opening import Opening
+from slate_async.engine.ingest.digest import MODULUS, job_digest, rows_digest
 from slate_async.engine.ingest.manage import StreamBatch
 from slate_async.engine.ingest.rows import RowChecker
 from slate_async.engine.ingest.watch import IngestMode
@@ -35,7 +35,6 @@ from slate_async.spark.load import LOADED_BEFORE
 from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
-from slate_async.types import PUT
 
 logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
@@ -48,11 +47,11 @@ REPLAYED = "batch %d of %s is in %s already: Spark repeats it, and it is not tak
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
     """What a task has uploaded, as JSON; or the job was committed before, so that it uploaded nothing. ``query_id``: of
-    the stream it works for."""
+    the stream it works for. ``digest``: of its rows, if it uploaded nothing and they are to be compared."""
 
     ssts: tuple[str, ...]
     committed_before: bool = False
-    rows: int = 0
+    digest: int = 0
     query_id: str | None = None
 
 
@@ -164,23 +163,21 @@ def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> Written:
         async with _open(environment, options, job_id) as job:
             if (await job.info()).state != "registered":
-                return Written((), committed_before=True, rows=await _count(batches, options))
-            ssts = await job.write(batches, duplicates=options.duplicates)
+                return Written((), committed_before=True, digest=await _digest(batches, options))
+            ssts = await job.write(batches, duplicates=options.duplicates, digest=options.digested)
             return Written(tuple(sst.to_json() for sst in ssts))
 
     return feed(ordered, write)
 
 
-async def _count(batches: AsyncIterator[pa.RecordBatch], options: WriteOptions) -> int:
-    """As `count_rows`."""
-    checker, rows = RowChecker(0, options.duplicates), 0
+async def _digest(batches: AsyncIterator[pa.RecordBatch], options: WriteOptions) -> int:
+    """Of rows that are there already, or others under the same name."""
+    if not options.compared:
+        return 0
+    checker, digest = RowChecker(0, options.duplicates), 0
     async for batch in batches:
-        rows += sum(_counted(part, options) for part in checker.take(batch))
-    return rows + sum(_counted(part, options) for part in checker.finish())
-
-
-def _counted(rows: Columns, options: WriteOptions) -> int:
-    return int((rows.kinds == PUT).sum()) if options.replace else len(rows)
+        digest += sum(map(rows_digest, checker.take(batch)))
+    return (digest + sum(map(rows_digest, checker.finish()))) % MODULUS
 
 
 def _commit(
@@ -190,29 +187,26 @@ def _commit(
     batch: StreamBatch | None,
 ) -> None:
     written = [message for message in messages if isinstance(message, Written)]
-    results = [sst for message in written for sst in message.ssts]
+    ssts = [slate.IngestedSst.from_json(sst) for message in written for sst in message.ssts]
+    digest = ((job_digest(ssts) or 0) + sum(message.digest for message in written)) % MODULUS
     some_wrote_nothing = any(message.committed_before for message in written)
 
     async def commit(environment: slate.Environment) -> None:
         async with _open(environment, options, job_id, options.mode) as job:
             if some_wrote_nothing:
-                state = (await job.info()).state
-                if state == "registered":
+                known = await job.info()
+                if known.state == "registered":
                     raise slate.ConflictError(
                         f"ingest {job_id!r} was committed, so tasks wrote nothing, and aborted meanwhile; write again",
                         outcome="not_applied",
                     )
+                if options.compared:
+                    check_known(known, digest)
                 if batch is None:
-                    if options.on_known == "error" and all(message.committed_before for message in written):
-                        asked = sum(message.rows for message in written)
-                        check_known(await job.info(), asked, replace=options.replace)
-                    logger.warning(LOADED_BEFORE, job_id, options.path, state)
-            info = await job.commit(
-                [slate.IngestedSst.from_json(sst) for sst in results],
-                batch=batch,
-                wait=options.wait,
-                timeout=options.timeout_s,
-            )
+                    logger.warning(LOADED_BEFORE, job_id, options.path, known.state)
+            info = await job.commit(ssts, batch=batch, wait=options.wait, timeout=options.timeout_s)
+            if options.compared:
+                check_known(info, digest)  # another driver may have been quicker
             if batch is not None and (some_wrote_nothing or info.state == "duplicate"):
                 logger.warning(REPLAYED, batch[1], batch[0], options.path)
 

@@ -82,6 +82,16 @@ class WriteOptions:
         return slate.Settings() if self.sst_bytes is None else slate.Settings(sst_bytes=self.sst_bytes)
 
     @property
+    def digested(self) -> bool:
+        """Whether its job may be asked for again by its name; a stream's batch is known by its number."""
+        return self.leased or self.job_id is not None
+
+    @property
+    def compared(self) -> bool:
+        """Whether rows under a name that is known must be those that are in."""
+        return self.job_id is not None and self.on_known == "error"
+
+    @property
     def duplicates(self) -> Duplicates:
         """What becomes of equal keys."""
         return "last" if ORDER in self.rows.columns else "error"

@@ -75,9 +75,11 @@ class IngestTask(Handle[asynchronous.IngestTask]):
         """The job's."""
         return self._handle.spec
 
-    def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
+    def write(self, batches: Batches, *, duplicates: Duplicates = "error", digest: bool = False) -> list[IngestedSst]:
         """Upload ``batches`` as SSTs; what to tell the job's `IngestJob.commit`."""
-        return _upload(self._loop, lambda given: self._handle.write(given, duplicates=duplicates), batches)
+        return _upload(
+            self._loop, lambda given: self._handle.write(given, duplicates=duplicates, digest=digest), batches
+        )
 
 
 class IngestJob(Handle[asynchronous.IngestJob]):
@@ -94,9 +96,11 @@ class IngestJob(Handle[asynchronous.IngestJob]):
         """What tasks must know. Raises `InvalidError` if the job has ended already."""
         return self._handle.spec
 
-    def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
+    def write(self, batches: Batches, *, duplicates: Duplicates = "error", digest: bool = False) -> list[IngestedSst]:
         """Upload ``batches`` here; `commit` takes them along."""
-        return _upload(self._loop, lambda given: self._handle.write(given, duplicates=duplicates), batches)
+        return _upload(
+            self._loop, lambda given: self._handle.write(given, duplicates=duplicates, digest=digest), batches
+        )
 
     def commit(
         self,

@@ -114,7 +114,7 @@ async def test_without_a_writer_it_waits_or_takes_over(
     assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "applied"
     other = small(spark, [("a", "another load of the same name")])
     assert (await load(other, tmp_path, job_id="one", on_known="skip")).rows == 2
-    with pytest.raises(slate.InvalidError, match="job 'one' is applied, with 2 rows, and these are 1"):
+    with pytest.raises(slate.InvalidError, match="job 'one' is applied, with 2 rows, and these are others"):
         await load(other, tmp_path, job_id="one")
     assert (await load(df, tmp_path, job_id="one")).state == "applied"
     empty = await load(df.limit(0), tmp_path, batch=("app", 7), mode="exclusive")
@@ -237,9 +237,49 @@ async def test_a_driver_that_fails_ends_no_job_that_has_a_name(spark: SparkSessi
             await load(small(spark, [("a", "1"), ("a", "2")]), tmp_path, job_id="load")
         assert len(told) == 1
         assert (await other.commit(mode="exclusive")).state == "applied"
-    again = await load(small(spark, [("a", "2")]), tmp_path, job_id="load")
+    with pytest.raises(slate.InvalidError, match="nothing is noted of them that these could be compared with"):
+        await load(small(spark, [("a", "2")]), tmp_path, job_id="load")
+    again = await load(small(spark, [("a", "2")]), tmp_path, job_id="load", on_known="skip")
     assert (again.state, again.rows) == ("applied", 1)
     assert await contents(tmp_path) == [(b"a", b"1"), (b"before", b"1")]
+
+
+@pytest.mark.parametrize("replace", [False, True], ids=["adds", "replaces"])
+async def test_a_known_job_is_done_if_its_rows_are_the_same(spark: SparkSession, tmp_path: Path, replace: bool) -> None:
+    """In other partitions, and with a time to live that counts from now. Else it is an error, also of as many rows."""
+    await made(tmp_path)
+    versions = [(f"{number % 900:03}", f"{number}", number) for number in range(1_000)]
+    names = "key string, value string, version int"
+    loading = partial(load, path=tmp_path, order="version", ttl=3_600, job_id="load", replace=replace)
+    first = await loading(spark.createDataFrame(versions, names), partitions=3)
+    assert (first.state, first.rows, first.deletes) == ("applied", 900, int(replace))
+    assert await loading(spark.createDataFrame(versions[::-1], names).repartition(2), partitions=1) == first
+    changed = [(*row[:1], "other", *row[2:]) if row[2] == 950 else row for row in versions]
+    for others in (changed, versions[:-1], versions[101:]):
+        with pytest.raises(slate.InvalidError, match="job 'load' is applied, with 900 rows, and these are others"):
+            await loading(spark.createDataFrame(others, names))
+    assert await loading(spark.createDataFrame(changed, names), on_known="skip") == first
+    assert [row for row in await contents(tmp_path) if row[1] == b"other"] == []
+
+
+async def test_of_two_drivers_of_one_job_the_second_learns_that_its_rows_are_not_in(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its tasks had begun before the first one committed."""
+    rows, path = small(spark, [("a", "2")]), str(tmp_path)
+
+    def load_meanwhile(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        async def load() -> None:
+            async with slate.open_ingest(path, job_id="load") as job:
+                await job.write(pa.table({"key": [b"a"], "value": [b"1"]}), digest=True)
+                await job.commit(mode="exclusive")
+
+        yield from batches
+        asyncio.run(load())
+
+    with pytest.raises(slate.InvalidError, match="is applied, with 1 rows, and these are others"):
+        await load(rows.mapInArrow(load_meanwhile, rows.schema), path, sort_mode="none", job_id="load")
+    assert await contents(path) == [(b"a", b"1")]
 
 
 async def test_an_error_of_the_engine_in_a_task_is_raised_as_it_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ async def test_a_frame_is_appended(spark: SparkSession, tmp_path: Path) -> None:
     expected = [*((b"%05d" % number, b"1") for number in range(3_000)), (b"before", b"1")]
     assert (await contents(tmp_path) == expected) is True
     save(some(spark, 10, "2").drop("id"), tmp_path, jobId="load", onKnown="skip")  # done already
-    with pytest.raises(PySparkException, match="job 'load' is applied, with 3,000 rows, and these are 10"):
-        save(some(spark, 10, "2").drop("id"), tmp_path, jobId="load")
+    with pytest.raises(PySparkException, match="job 'load' is applied, with 3,000 rows, and these are others"):
+        save(some(spark, 3_000, "2").repartitionByRange(2, "key"), tmp_path, orderColumn="id", jobId="load")
+    save(frame.repartitionByRange(3, "key"), tmp_path, orderColumn="id", jobId="load")
     sorted_rows = slate_spark.arrange(some(spark, 10, "3"), op=F.lit("delete"), partitions=1)
     save(sorted_rows, tmp_path, sortMode="none")
     assert (await contents(tmp_path) == expected[10:]) is True

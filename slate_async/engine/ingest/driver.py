@@ -14,6 +14,7 @@ from functools import partial
 
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.ingest import manage
+from slate_async.engine.ingest.digest import job_digest
 from slate_async.engine.ingest.ending import Ending
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import IngestOptions, poll_s
@@ -73,10 +74,12 @@ class JobDriver:
         self.spec = spec
         self.written: list[IngestedSst] = []
 
-    async def write(self, spec: IngestSpec, batches: Batches, duplicates: Duplicates) -> list[IngestedSst]:
+    async def write(
+        self, spec: IngestSpec, batches: Batches, duplicates: Duplicates, *, digest: bool
+    ) -> list[IngestedSst]:
         """See `IngestJob.write`."""
         try:
-            written = await write_job_ssts(self._context, spec, batches, duplicates, self._old)
+            written = await write_job_ssts(self._context, spec, batches, duplicates, self._old, digest=digest)
         except ConflictError:
             await self._check_committed()
             return []
@@ -218,8 +221,9 @@ class JobDriver:
             info = await manage.info(self._driver, self.job_id)
         else:
             await manage.check_there(self._driver, self._context.store, self.job_id, results)
+            digest = job_digest([*self.written, *results])
             made = [*self.written, *results, *(replaced.deletes if replaced is not None else ())]
-            info = await manage.commit(self._driver, self._clock, self.spec, made, batch, alone, lease_ms)
+            info = await manage.commit(self._driver, self._clock, self.spec, made, batch, alone, lease_ms, digest)
         self._committed = True
         manage.check_same(info, batch)
         return info
@@ -326,7 +330,7 @@ class JobDriver:
 
 
 async def write_job_ssts(
-    context: DatabaseContext, spec: IngestSpec, batches: Batches, duplicates: Duplicates, old: OpenOld
+    context: DatabaseContext, spec: IngestSpec, batches: Batches, duplicates: Duplicates, old: OpenOld, *, digest: bool
 ) -> list[IngestedSst]:
     """Upload ``batches`` as SSTs of the job; see `IngestTask.write`."""
     return await write_ssts(
@@ -335,6 +339,7 @@ async def write_job_ssts(
         batches,
         context.runtime,
         duplicates=duplicates,
+        digest=digest,
         open_old=old,
         limits=RowLimits(context.settings.max_key_bytes, context.settings.max_value_bytes),
     )

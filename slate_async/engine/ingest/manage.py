@@ -54,6 +54,8 @@ class IngestInfo:
     since_ms: wall clock: when it began, or ended
     expire_ms: of one that is registered, or leased and pending, when it ends unless renewed
     app_id, batch_id: the batch of a stream that it is, if it is one
+    digest: of the rows that its tasks were given, if they made one; equal for the same rows in any order, whenever they
+    expire (`slate_async.engine.ingest.digest`)
     """
 
     job_id: str
@@ -67,6 +69,7 @@ class IngestInfo:
     expire_ms: int | None = None
     app_id: str | None = None
     batch_id: int | None = None
+    digest: int | None = None
 
     @property
     def done(self) -> bool:
@@ -112,6 +115,7 @@ def _of_job(job: Ingest) -> IngestInfo:
         expire_ms=job.expire_ms if job.leased or not job.pending else None,
         app_id=job.app_id,
         batch_id=None if job.app_id is None else job.batch_id,
+        digest=job.digest,
     )
 
 
@@ -129,6 +133,7 @@ def _of_record(record: IngestRecord) -> IngestInfo:
         seq=record.seq,
         app_id=record.app_id,
         batch_id=None if record.app_id is None else record.batch_id,
+        digest=record.digest,
     )
 
 
@@ -202,12 +207,14 @@ async def commit(
     batch: StreamBatch | None = None,
     alone: tuple[int, int] | None = None,
     lease_ms: int | None = None,
+    digest: int | None = None,
 ) -> IngestInfo:
     """Let ``ssts``, of all tasks, wait for a writer. Idempotent: asked again, the first one's answer stands.
 
     alone: the epoch of this driver as the only writer, and the sequence number of what the job replaces, if nothing
     may have come in since
     lease_ms: of a leased job: how long it waits to be applied unless it is renewed; ``None``: for ever
+    digest: of what its tasks were given, if they made one
 
     Raises `ConflictError` (the job has ended, or was begun anew), `InvalidError` (SSTs that overlap, or are not the
     job's), `UnavailableError` (outcome unknown: ask again)."""
@@ -215,7 +222,7 @@ async def commit(
     refs = references(spec, ssts)
     now_ms = clock.now_ms()
     until_ms = None if lease_ms is None else now_ms + lease_ms
-    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, now_ms, named, alone, until_ms)
+    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, now_ms, named, alone, until_ms, digest)
     return _known(await driver.commit(edit), spec.job_id)
 
 

@@ -52,7 +52,8 @@ class IngestSpec:
 class IngestedSst:
     """An SST that a task has uploaded. Keys are inclusive; times are milliseconds since the Unix epoch.
 
-    part: names the call that wrote it, which answers for all keys from its first to its last"""
+    part: names the call that wrote it, which answers for all keys from its first to its last
+    digest: of all rows that this call was given, if it was asked for (`slate_async.engine.ingest.digest`)"""
 
     location: str
     object_id: bytes
@@ -67,6 +68,7 @@ class IngestedSst:
     min_expire_ms: int | None = None
     max_expire_ms: int | None = None
     part: str = ""
+    digest: int | None = None
 
     def to_json(self) -> str:
         """As a JSON object; bytes in hexadecimal."""
@@ -78,13 +80,13 @@ class IngestedSst:
         return _from_json(text, cls, "an ingested SST", dict.fromkeys(_BYTES, bytes.fromhex))
 
     @classmethod
-    def of(cls, sst: SstRef, part: str) -> IngestedSst:
+    def of(cls, sst: SstRef, part: str, digest: int | None) -> IngestedSst:
         """What a task says of ``sst``."""
-        return cls(**{name: getattr(sst, name) for name in _STORED}, part=part)
+        return cls(**{name: getattr(sst, name) for name in _STORED}, part=part, digest=digest)
 
 
 _BYTES = ("object_id", "first_key", "last_key")
-_STORED = [field.name for field in fields(IngestedSst) if field.name != "part"]
+_STORED = [field.name for field in fields(IngestedSst) if field.name not in ("part", "digest")]
 """What the manifest has of it."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.merge import Tally
 from slate_async.engine.compaction.output import SstOutput
+from slate_async.engine.ingest.digest import MODULUS, rows_digest
 from slate_async.engine.ingest.replacement import Gap, OpenOld, deletes_between, gaps, old_rows, over_deletes
 from slate_async.engine.ingest.rows import Duplicates, RowChecker
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -44,24 +46,27 @@ async def write_ssts(
     runtime: Runtime,
     *,
     duplicates: Duplicates = "error",
+    digest: bool = False,
     open_old: OpenOld | None = None,
     limits: RowLimits = FORMAT_LIMITS,
 ) -> list[IngestedSst]:
     """Write ``batches`` (columns as in `slate_async.engine.ingest.rows`; keys ascending over all of them) as SSTs.
 
+    digest: also make a digest of ``batches``, a part of each result
     open_old: of a job that replaces: its other keys, from the first to the last of ``batches``, are deleted
 
     The SSTs, in key order; none for no rows. Raises `InvalidError` for rows that cannot be taken, naming the first,
     `ConflictError` if what is replaced is kept no longer, `UnavailableError`; what was uploaded then is garbage."""
     if duplicates not in ("error", "last"):
         raise InvalidError(f"duplicates is 'error' or 'last', not {duplicates!r}")
-    async with aclosing(_checked(batches, RowChecker(spec.begun_ms, duplicates, limits), runtime)) as rows:
+    intake = _Intake(RowChecker(spec.begun_ms, duplicates, limits), 0 if digest else None)
+    async with aclosing(_checked(batches, intake, runtime)) as rows:
         if spec.replaces is None:
-            return await _stored(rows, store, spec, runtime)
+            return await _stored(rows, intake, store, spec, runtime)
         assert open_old is not None
         open_rows = partial(old_rows, open_old, spec)
         async with aclosing(over_deletes(rows, open_rows, spec.begun_ms, runtime)) as replacing:
-            return await _stored(replacing, store, spec, runtime)
+            return await _stored(replacing, intake, store, spec, runtime)
 
 
 class Replaced(NamedTuple):
@@ -80,31 +85,48 @@ async def write_deletes(
 
         async def fill(gap: Gap) -> list[IngestedSst]:
             async with aclosing(deletes_between(old, gap, spec.begun_ms)) as rows:
-                return await _stored(rows, store, spec, runtime)
+                return await _stored(rows, None, store, spec, runtime)
 
         made = await map_bounded(fill, gaps(ssts), GAPS_IN_PARALLEL)
         return Replaced(old.seq, [sst for part in made for sst in part])
 
 
+@dataclass(slots=True)
+class _Intake:
+    """What one call is given, checked. ``digest``: of it, so far, if wanted: deletes that the call adds by itself are
+    no part of it."""
+
+    checker: RowChecker
+    digest: int | None
+
+    def take(self, batch: pa.RecordBatch | None) -> list[Columns]:
+        """As the checker does; ``None``: the end."""
+        parts = self.checker.finish() if batch is None else self.checker.take(batch)
+        if self.digest is not None:
+            self.digest = (self.digest + sum(map(rows_digest, parts))) % MODULUS
+        return parts
+
+
 async def _stored(
-    rows: AsyncIterator[Columns], store: ObjectStore, spec: IngestSpec, runtime: Runtime
+    rows: AsyncIterator[Columns], intake: _Intake | None, store: ObjectStore, spec: IngestSpec, runtime: Runtime
 ) -> list[IngestedSst]:
     output = SstOutput(spec, spec.writer_epoch, store, runtime, Tally(), metadata={JOB: spec.job_id})
     try:
         async for part in rows:
             while len(part := await runtime.offload.run(lambda part=part: output.add(part))):  # type: ignore[misc]
                 await output.seal()
-        attempt = runtime.ids.token()
-        return [IngestedSst.of(sst, attempt) for sst in await output.finish()]
+        ssts, attempt = await output.finish(), runtime.ids.token()
+        digest = None if intake is None else intake.digest
+        return [IngestedSst.of(sst, attempt, digest) for sst in ssts]
     finally:
         await output.close()
 
 
-async def _checked(batches: Batches, checker: RowChecker, runtime: Runtime) -> AsyncGenerator[Columns, None]:
+async def _checked(batches: Batches, intake: _Intake, runtime: Runtime) -> AsyncGenerator[Columns, None]:
     async for batch in _sliced(batches):
-        for rows in await runtime.offload.run(lambda batch=batch: checker.take(batch)):  # type: ignore[misc]
+        for rows in await runtime.offload.run(lambda batch=batch: intake.take(batch)):  # type: ignore[misc]
             yield rows
-    for rows in checker.finish():
+    for rows in intake.take(None):
         yield rows
 
 

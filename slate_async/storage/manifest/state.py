@@ -241,6 +241,7 @@ class Ingest:
     app_id, batch_id, query_id: the batch of a stream that it is, if it is one; which query counts those, if one does
     replaces: the checkpoint of what it replaces, if it does; it is there until the job is committed, or ends
     leased: it ends with its driver: nobody else knows its name; ``None``: no, or its driver left it pending
+    digest: of the rows that its tasks were given, if they made one (see `slate_async.engine.ingest.digest`)
     """
 
     id: str
@@ -254,6 +255,7 @@ class Ingest:
     replaces: UUID | None = None
     query_id: str | None = None
     leased: bool | None = None
+    digest: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
@@ -281,7 +283,7 @@ class IngestRecord:
     shown: of one that was applied: the writer's own reads see it, so it may be reported
     replacing: it was to replace what was there; ``None``: no
     deletes, ssts, size: of what was applied: rows that are deletes, SSTs and their bytes; ``None`` if nothing was
-    leased: it ended with its driver, and never begins anew; ``None``: no
+    leased: it ended with its driver, and never begins anew; ``None``: no. digest: of an applied one, as of an `Ingest`
     """
 
     id: str
@@ -297,6 +299,7 @@ class IngestRecord:
     ssts: int | None = None
     size: int | None = None
     leased: bool | None = None
+    digest: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property
@@ -492,8 +495,5 @@ def settle(state: ManifestState, ref: VersionRef) -> ManifestState:
     """``state`` as version ``ref`` stores it: `THIS_VERSION` in its checkpoints replaced. Its own ``ref`` stays."""
     if all(checkpoint.ref != THIS_VERSION for checkpoint in state.checkpoints):
         return state
-    named = tuple(
-        replace(checkpoint, ref=ref) if checkpoint.ref == THIS_VERSION else checkpoint
-        for checkpoint in state.checkpoints
-    )
+    named = tuple(replace(held, ref=ref) if held.ref == THIS_VERSION else held for held in state.checkpoints)
     return replace(state, checkpoints=named)

@@ -222,6 +222,7 @@ class CommitIngest:
     alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
     job replaces: nothing has come in since, nor waits
     lease_ms: of a leased job: until when it may be applied unless it is renewed; ``None``: it stays until it is applied
+    digest: of the rows that its tasks were given, if they made one
     """
 
     database_id: UUID
@@ -232,6 +233,7 @@ class CommitIngest:
     batch: Batch | None = None
     alone: tuple[int, int] | None = None
     lease_ms: int | None = None
+    digest: int | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that the job is pending, or its record. Raises `ConflictError` if the job has ended, or never
@@ -262,9 +264,9 @@ class CommitIngest:
         if job.replaces is not None:
             state = self._without_rivals(state)
         if not self.ssts:
-            done = end_ingest(state, job, APPLIED, self.now_ms, batch=self.batch)
+            done = end_ingest(state, replace(job, digest=self.digest), APPLIED, self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=with_batch(done, self.batch))
-        waiting = replace(job, pending=True, ssts=self.ssts, leased=None)
+        waiting = replace(job, pending=True, ssts=self.ssts, leased=None, digest=self.digest)
         if self.batch is not None:
             waiting = replace(waiting, **self.batch._asdict())
         if job.leased and self.lease_ms is not None:
@@ -411,6 +413,8 @@ def end_ingest(
     record = IngestRecord(job.id, outcome, now_ms, app_id=app_id, batch_id=batch_id, leased=job.leased)
     if job.replaces is not None:
         record = replace(record, replacing=True)
+    if outcome == APPLIED:
+        record = replace(record, digest=job.digest)
     if seq:
         rows, deletes, size = (sum(getattr(sst, name) for sst in job.ssts) for name in ("rows", "tombstones", "size"))
         record = replace(record, seq=seq, rows=rows, shown=False, deletes=deletes, ssts=len(job.ssts), size=size)

@@ -168,6 +168,14 @@ LEASED = replace(
     ingest_records=(IngestRecord("77aa", "expired", 1_750_000_000_800, leased=True),),
     required_features=(*BASE.required_features, "ingest_leases"),
 )
+DIGESTED = replace(
+    BASE,
+    ingests=(
+        Ingest("load", 31, 1_750_000_000_600, 1_750_000_900_600, True, (sst(8),), digest=2**64 - 1),
+        Ingest("next", 32, 1_750_000_000_700, 1_750_086_400_700),
+    ),
+    ingest_records=(IngestRecord("first", "admitted", 1_750_000_000_800, 59, 10, digest=0x1234_5678_9ABC_DEF0),),
+)
 LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
 GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
@@ -189,6 +197,7 @@ BYTES = {
     "manifest-full.bin": lambda: codec.encode_full(BASE),
     "manifest-full-with-queries.bin": lambda: codec.encode_full(COUNTED),
     "manifest-full-with-leases.bin": lambda: codec.encode_full(LEASED),
+    "manifest-full-with-digests.bin": lambda: codec.encode_full(DIGESTED),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
     "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
@@ -260,6 +269,12 @@ async def test_a_pinned_manifest_with_leases_is_read() -> None:
     state = codec.decode(await golden("manifest-full-with-leases.bin"), object_name="m")
     assert isinstance(state, ManifestState)
     assert replace(state, ref=BASE.ref) == LEASED
+
+
+async def test_a_pinned_manifest_with_digests_is_read() -> None:
+    state = codec.decode(await golden("manifest-full-with-digests.bin"), object_name="m")
+    assert isinstance(state, ManifestState)
+    assert replace(state, ref=BASE.ref) == DIGESTED
 
 
 async def test_a_pinned_manifest_with_leases_is_refused_without_knowing_them(monkeypatch: pytest.MonkeyPatch) -> None:
