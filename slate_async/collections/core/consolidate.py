@@ -49,11 +49,13 @@ def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | 
     return _with_diffs(rows, sums[sums != 0], schema)
 
 
-def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.RecordBatch:
-    """``updates`` consolidated, in any order. Raises `InvalidError` for a sum that does not fit int64."""
+def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.Table:
+    """``updates`` consolidated, in any order, in batches of any size.
+
+    Raises `InvalidError` for a sum that does not fit int64."""
     diffs = updates.column(DIFF).to_numpy()
     if not _surely_fits(diffs):
-        return consolidate(updates, schema)
+        return pa.Table.from_batches([consolidate(updates, schema)])
     floats = {field.name: field.type for field in schema.data if pa.types.is_floating(field.type)}
     columns = dict(zip(updates.schema.names, updates.columns, strict=True))
     columns |= {name: ordering.total_order(columns[name]) for name in floats}
@@ -61,9 +63,9 @@ def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.R
     sums = table.column(f"{DIFF}_sum").to_numpy()
     if not sums.all():
         table = table.filter(mask_array(sums != 0))
-    arrays = {name: _one_array(table.column(name)) for name in (*schema.key, f"{DIFF}_sum")}
-    arrays |= {name: ordering.from_total_order(arrays[name], kind) for name, kind in floats.items()}
-    return pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema.arrow)
+    arrays = {name: table.column(name) for name in (*schema.key, f"{DIFF}_sum")}
+    arrays |= {name: ordering.from_total_order(_one_array(arrays[name]), kind) for name, kind in floats.items()}
+    return pa.Table.from_arrays(list(arrays.values()), schema=schema.arrow)
 
 
 def sum_groups(diffs: Diffs, starts: Starts) -> tuple[Diffs, int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.benchmarks.families import (
     cadence,
     cold,
+    collections,
     cost,
     durable,
     flush,
@@ -41,5 +42,6 @@ MODULES = (
     lookup,
     growth,
     sync,
+    collections,
 )
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}

@@ -31,12 +31,12 @@ def test_updates_are_sorted_and_summed() -> None:
     assert consolidate(found, BYTES) is found
     unordered = consolidate_unordered(BYTES.batch(rows), BYTES)
     assert unordered.schema == BYTES.arrow
-    assert consolidate(unordered, BYTES).equals(found)
+    assert consolidate(BYTES.batch(unordered), BYTES).equals(found)
 
 
 @pytest.mark.parametrize("rows", [[], [(b"a", 1, 0)], [(b"a", 1, 1), (b"a", 1, -1)]])
 def test_nothing_may_be_left(rows: list[Any]) -> None:
-    for found in (consolidate(BYTES.batch(rows), BYTES), consolidate_unordered(BYTES.batch(rows), BYTES)):
+    for found in (consolidate(BYTES.batch(rows), BYTES), BYTES.batch(consolidate_unordered(BYTES.batch(rows), BYTES))):
         assert found.equals(BYTES.empty())
 
 
@@ -83,7 +83,7 @@ def test_data_of_every_type_are_sorted_and_summed_with_nulls_last(kind: pa.DataT
     assert found.column("_diff").to_pylist() == [2] * rows
     unordered = consolidate_unordered(updates, schema)
     assert unordered.schema == schema.arrow
-    again = consolidate(unordered, schema)
+    again = consolidate(schema.batch(unordered), schema)
     assert _bits(again.column("x")) == _bits(values)
     assert again.drop_columns("x").equals(found.drop_columns("x"))
     part = consolidate(updates.slice(1, rows), schema)
@@ -105,7 +105,11 @@ def test_every_nan_is_a_value_of_its_own() -> None:
     ordered = [0xFFF8000000000000, 0x7FF8000000000000, 0x7FF8000000000001]
     assert found.column("x").to_numpy().view(np.uint64).tolist() == ordered
     assert found.column("_diff").to_pylist() == [1, 1, 2]
-    assert consolidate(consolidate_unordered(updates, schema), schema).column("_diff").to_pylist() == [1, 1, 2]
+    assert consolidate(schema.batch(consolidate_unordered(updates, schema)), schema).column("_diff").to_pylist() == [
+        1,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("diffs", [[LARGEST, 1], [SMALLEST, -1], [LARGEST] * 5, [2**62, 2**62, 2**62, 2**62]])
@@ -124,7 +128,7 @@ def test_a_sum_that_fits_is_exact_whatever_it_passes_on_the_way(diffs: list[int]
     updates = BYTES.batch([(b"x", 4, diff) for diff in diffs])
     expected = BYTES.batch([(b"x", 4, sum(diffs))] if sum(diffs) else [])
     assert consolidate(updates, BYTES).equals(expected)
-    assert consolidate_unordered(updates, BYTES).equals(expected)
+    assert BYTES.batch(consolidate_unordered(updates, BYTES)).equals(expected)
 
 
 def test_sums_of_groups() -> None:
