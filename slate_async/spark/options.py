@@ -22,6 +22,12 @@ OptionValue: TypeAlias = str | int | float | bool | datetime | UUID | None
 """What an option of the data source may be; ``None`` is its default."""
 DEFAULT_PARTITION_BYTES = 128 << 20
 DEFAULT_LIFETIME_S = 3600.0
+TABLE_PROPERTIES = {"owner", "provider"}
+"""Spark adds them to the options where CREATE TABLE asks which columns there are."""
+INSTEAD_OF_TABLES = (
+    "Spark does not keep the options of a table: use CREATE TEMPORARY VIEW … USING … OPTIONS (path 's3://bucket/db'),"
+    " or name them in each query of the table, FROM name WITH (path = 's3://bucket/db')"
+)
 
 
 class Options:
@@ -29,13 +35,15 @@ class Options:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): value for name, value in options.items()}
+        if self._left.keys() >= TABLE_PROPERTIES:
+            raise InvalidError(f"CREATE TABLE makes none of slate: {INSTEAD_OF_TABLES}")
         self._known: list[str] = []
 
     def path(self) -> str:
         """The option every use needs."""
         path = self.take("path", str, "")
         if not path:
-            raise InvalidError('option path is missing: .option("path", "s3://bucket/db"), or .load("s3://bucket/db")')
+            raise InvalidError(f'option path is missing: .load("s3://bucket/db") or .save(…). {INSTEAD_OF_TABLES}')
         return place(path)
 
     def take(self, name: str, parse: Callable[[str], T], default: D) -> T | D:

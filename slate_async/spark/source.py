@@ -71,6 +71,7 @@ class SlateDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``slate`` and ``slate-changes`` formats of this session. Done again, it changes nothing."""
+    """Make ``slate`` and ``slate-changes`` formats of this session, where Spark has not found them by itself (see
+    docs/guide/spark.md). Done again, it changes nothing."""
     register_once(spark, SlateDataSource)
     register_once(spark, SlateChangesSource)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from slate_async import spark as slate_spark
+from tests.docs.examples import ROOT
 from tests.engine import KINDS
 from tests.slices import sample
 
@@ -33,9 +33,19 @@ def in_turn(request: pytest.FixtureRequest, full: bool) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """``local[2]``; Python workers run this interpreter, and fail a task for good at its second failure."""
+    """``local[2]``; Python workers run this interpreter, and fail a task for good at its second failure. Nothing is
+    registered: Spark finds the formats of this tree, whatever is installed."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    session = (
+    with pytest.MonkeyPatch.context() as patched:  # the JVM keeps the environment that it is started with
+        patched.setenv("PYTHONPATH", str(ROOT / "slate_async" / "spark" / "discovery"), os.pathsep)
+        session = _start()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def _start() -> SparkSession:
+    return (
         SparkSession.builder.master("local[2, 2]")
         .appName("slate_async tests")
         .config("spark.ui.enabled", "false")
@@ -48,7 +58,3 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
-    slate_spark.register(session)
-    yield session
-    session.stop()

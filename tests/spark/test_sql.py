@@ -79,3 +79,27 @@ def test_rows_are_not_changed_by_statements(spark: SparkSession, tmp_path: Path)
         with pytest.raises(PySparkException, match=r"UPDATE TABLE|MERGE INTO TABLE|deletes"):
             spark.sql(statement)
     assert len(asyncio.run(stored(tmp_path))) == 9
+
+
+def test_a_table_whose_columns_spark_asks_for_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, provider in (("TABLE", "slate"), ("EXTERNAL TABLE", "`slate-changes`")):
+        with pytest.raises(PySparkException, match=r"CREATE TABLE makes none of slate: .* CREATE TEMPORARY VIEW"):
+            spark.sql(f"CREATE {kind} refused USING {provider} OPTIONS (path '{tmp_path}')")
+        assert not spark.catalog.tableExists("refused")
+
+
+def test_queries_of_a_table_name_its_path(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark asks nobody before it makes a table of given columns, and hands none of its options on."""
+    asyncio.run(put_people(tmp_path))
+    insert = "INSERT INTO kept {} VALUES (CAST('user:9' AS binary), CAST('{{}}' AS binary))"
+    spark.sql(f"CREATE TABLE kept (key binary, value binary) USING slate OPTIONS (path '{tmp_path}')")
+    try:
+        for statement in ("SELECT * FROM kept", insert.format("")):
+            with pytest.raises(PySparkException, match=r"option path is missing: .* CREATE TEMPORARY VIEW"):
+                spark.sql(statement).collect()
+        named = f"WITH (path = '{tmp_path}')"
+        spark.sql(insert.format(named))
+        assert spark.sql(f"SELECT count(*) FROM kept {named}").first() == (10,)
+    finally:
+        spark.sql("DROP TABLE kept")
+    assert len(asyncio.run(stored(tmp_path))) == 10

@@ -53,6 +53,9 @@ def test_values_become_what_they_say() -> None:
         ({"checkpointLifetime": "nan"}, "option checkpointLifetime='nan'"),
         ({"path": "memory://db"}, "memory of one process"),
         ({"path": SECRET}, "must not hold credentials"),
+        ({"path": ""}, r"option path is missing: .*CREATE TEMPORARY VIEW .* WITH \(path = "),
+        ({"provider": "slate", "owner": "me", "location": "/db"}, "CREATE TABLE .*: use CREATE TEMPORARY VIEW"),
+        ({"owner": "me"}, "unknown option owner"),
         ({"secret_key": "hush"}, "unknown option secret_key; .* Credentials come from the environment"),
     ],
 )
