@@ -129,9 +129,16 @@ class Planner:
 
     async def latest(self, start: Offset, fits: Fits) -> Offset:
         """The end of a micro-batch after ``start``: as much as is durable now and ``fits``, but one step at least;
-        ``start`` itself if there is nothing."""
+        ``start`` itself if there is nothing.
+
+        Of its last micro-batch a query that ends at present hears no `done`: Spark says that with the next one alone.
+        But it asks for the next one only once it has written down that the last is done."""
         feed = await self._at(start)
-        durable = await self._durable() if self._until is None else self._until
+        if self._until is None:
+            durable = await self._durable()
+        else:
+            durable = self._until
+            await self._acknowledge(feed, start.seq)
         end, index, rows, nbytes = start, 0, 0, 0
         while index < len(self._steps) or await self._read(feed, durable):
             step = self._steps[index]
@@ -174,9 +181,7 @@ class Planner:
 
     async def done(self, end: Offset) -> None:
         """What is before ``end`` is not needed any more. It is written down soon, and when the query ends."""
-        feed = await self._at(end)
-        await feed.acknowledge(end.seq)
-        self._steps = [step for step in self._steps if step.position.seq > end.seq]
+        await self._acknowledge(await self._at(end), end.seq)
 
     async def close(self) -> None:
         """Stop reading; what was not consumed stays retained, if Spark knows of it, for its whole life from now on."""
@@ -205,6 +210,10 @@ class Planner:
         while await self._read(feed, offset.seq):
             pass
         return feed
+
+    async def _acknowledge(self, feed: slate.ChangeFeed, seq: int) -> None:
+        await feed.acknowledge(seq)
+        self._steps = [step for step in self._steps if step.position.seq > seq]
 
     async def _check_database(self, offset: Offset) -> None:
         here = await self._database_id()

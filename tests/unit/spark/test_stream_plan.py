@@ -176,6 +176,27 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
                 await planner.latest(start, everything)
 
 
+async def test_a_query_that_ends_at_present_gives_its_last_micro_batch_back(tmp_path: Path) -> None:
+    """Spark never says of that one that it is done; it asks whether there is more."""
+    async with slate.open(tmp_path) as db:
+        for _ in range(5):
+            await db.put(b"k", b"v")
+
+        async def acknowledged(end: Offset) -> int:
+            async with db.changes(subscription=end.subscription, follow=False) as feed:
+                return feed.acknowledged
+
+        async with planning(tmp_path) as planner:
+            start = await planner.begin()
+            await planner.stop_at_present()
+            end = await planner.latest(start, everything)
+        assert await acknowledged(end) == 0, "it may have to be repeated"
+        async with planning(tmp_path) as planner:
+            await planner.stop_at_present()
+            assert await planner.latest(end, everything) is end
+        assert await acknowledged(end) == end.seq == 5
+
+
 async def feed_subscriptions(path: Path) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
         return [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"]
