@@ -47,11 +47,13 @@ def offsets(checkpoint: Path) -> list[int]:
     return [int(json.loads(end)["seq"]) for end in ends]
 
 
-async def streamed(path: str, ends: list[int], metastore: str | None = None) -> list[Batch]:
+async def streamed(
+    path: str, ends: list[int], metastore: str | None = None, subscription: str | None = None
+) -> list[Batch]:
     """The micro-batches that end at ``ends``, as a sink has them that keeps the newest change of each key. Empty ones
-    are left out."""
+    are left out. ``subscription``: what retains the changes from the beginning; without, ``retention_ms`` does."""
     async with slate.open_reader(path, metastore=metastore) as reader:
-        async with reader.changes(from_seq=0, until_seq=ends[-1], initial="error") as feed:
+        async with reader.changes(from_seq=0, until_seq=ends[-1], initial="error", subscription=subscription) as feed:
             return await _grouped(feed.batches(), lambda seq: bisect_left(ends, seq))
 
 
