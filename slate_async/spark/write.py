@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -204,7 +205,13 @@ def _commit(
                     check_known(known, digest)
                 if batch is None:
                     logger.warning(LOADED_BEFORE, job_id, options.path, known.state)
-            info = await job.commit(ssts, batch=batch, wait=options.wait, timeout=options.timeout_s)
+            try:
+                info = await job.commit(ssts, batch=batch, wait=options.wait, timeout=options.timeout_s)
+            except slate.InvalidError:
+                if batch is not None:  # Spark aborts those of frames; a query begins this one anew if it comes again
+                    with suppress(slate.SlateError):
+                        await job.abort(unless_committed=True)
+                raise
             if options.compared:
                 check_known(info, digest)  # another driver may have been quicker
             if batch is not None and (some_wrote_nothing or info.state == "duplicate"):

@@ -20,6 +20,7 @@ from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
 from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
@@ -34,7 +35,7 @@ _SWITCHES = (
     *STANDBY_SWITCHES,
 )
 _RULES = [scenario for switch in _SWITCHES for scenario in switch.scenarios()]
-_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS)
+_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS, *QUERY_SCRIPTS)
 _LIVES = (*LIFE, *INGEST_LIFE, *FEEDS, *MIRRORS, *ALONE)
 _ALL = (*TINY, *EVENTUAL, RECREATED, PROBED, *ENGINE, *INGEST, *LEASES, *_LIVES, *STANDBY, DUEL, *_SCRIPTS, *_RULES)
 

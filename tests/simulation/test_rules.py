@@ -23,6 +23,7 @@ from tests.simulation.scenarios.leases import LEASE_SCRIPTS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
 from tests.simulation.scenarios.probed import PROBED
+from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY_SCRIPTS
 from tests.slices import seeds
@@ -48,6 +49,7 @@ ALL_SCRIPTS = (
     *TAILS,
     *STANDBY_SCRIPTS,
     *LEASE_SCRIPTS,
+    *QUERY_SCRIPTS,
     RECREATED,
     PROBED,
 )

@@ -60,6 +60,16 @@ def no_batch(state: ManifestState, app_id: str) -> int | None:
     return None
 
 
+def no_query(state: ManifestState, app_id: str) -> str | None:
+    """Nobody knows who counts the batches of a stream."""
+    return None
+
+
+def query_that_applied(state: ManifestState, app_id: str) -> str | None:
+    """Batches that wait say nothing of who counts them."""
+    return next((app.query_id for app in state.ingest_apps if app.app_id == app_id), None)
+
+
 async def taken_for_aborted(self: Ending) -> None:
     """Nothing is committed, and the job is said to have been aborted."""
     self._info = IngestInfo(self._job_id, "aborted", 0)

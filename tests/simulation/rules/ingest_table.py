@@ -19,6 +19,7 @@ from tests.simulation.scenarios.engine import follower
 from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
+from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
@@ -83,6 +84,22 @@ INGEST_SWITCHES: Sequence[Switch] = (
         (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
         {**_INGESTED, "faults": 1.5},
         within=150,
+    ),
+    Switch(
+        "30-query",
+        "30",
+        "any query may count the batches of a stream",
+        (Patch(ingests, "counting_query", ingest_instead.no_query),),
+        within=20,
+        stage=QUERY_SCRIPTS[0],
+    ),
+    Switch(
+        "30-query-pending",
+        "30",
+        "a query counts the batches of a stream once one of them is applied",
+        (Patch(ingests, "counting_query", ingest_instead.query_that_applied),),
+        within=200,
+        stage=QUERY_SCRIPTS[0],
     ),
     Switch(
         "31-lease",

@@ -155,6 +155,12 @@ def test_an_app_id_is_of_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(slate.InvalidError, match="counted by query q1, and this one comes from query q2"):
             sink.commit([task(monkeypatch, sink, "q2", number)], number)
 
+    async def states() -> list[str]:
+        async with slate.open_admin(tmp_path) as admin:
+            return [job.state for job in await admin.ingests.list()]
+
+    assert asyncio.run(states()) == ["aborted", "aborted", "applied", "applied"]  # none is left for a day
+
 
 def test_tasks_of_two_queries_are_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = stream(tmp_path, appId="orders")
