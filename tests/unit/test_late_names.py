@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import pkgutil
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(slate, "Row", raising=False)
     assert find("Row") is vars(slate)["Row"]
     assert find("sync") is importlib.import_module("slate_async.sync")
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_python_looks_for_garbage_as_before(collecting: bool) -> None:
+    find = late_names("slate_async", {"slate_async.types": "Row", "slate_async.nothing": "Nothing"})
+    try:
+        (gc.enable if collecting else gc.disable)()
+        find("Row")
+        assert gc.isenabled() == collecting
+        with pytest.raises(ModuleNotFoundError):
+            find("Nothing")
+        assert gc.isenabled() == collecting
+    finally:
+        gc.enable()
 
 
 def modules_after(code: str) -> set[str]:

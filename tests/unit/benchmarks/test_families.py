@@ -36,7 +36,7 @@ def reported(family: Family, samples: Samples, folder: Path, monkeypatch: pytest
     return json.loads(Path("bench-results", f"{family.name}.json").read_text())["results"]
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("spark", "lookup")])
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("spark", "lookup", "first-read")])
 async def test_a_family_measures_what_its_goals_are_about(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
