@@ -113,7 +113,17 @@ def test_pairs_are_named_as_antichains_in_order(text: str) -> None:
     assert parse_pending(f"pending_batches/w/batch_{text}", PAIR) is None
 
 
-@pytest.mark.parametrize("text", ["9_5.0000000003.x", f"done_done.3.{TOKEN}", f"done.0000000003.{TOKEN}", "done_done"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"5_9.0000000003.{TOKEN}",
+        f"done_09.0000000003.{TOKEN}",
+        "9_5.0000000003.x",
+        f"done_done.3.{TOKEN}",
+        f"done.0000000003.{TOKEN}",
+        "done_done",
+    ],
+)
 def test_foreign_names_are_not_merged_batches(text: str) -> None:
     assert parse_merged(f"merged_batches/batch_{text}", U64) is None
 
