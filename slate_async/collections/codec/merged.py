@@ -40,7 +40,6 @@ class MergedEncoder:
             self._sink,
             stored_schema(schema),
             compression="zstd",
-            use_dictionary=[field.name for field in schema.arrow if not pa.types.is_floating(field.type)],
             write_page_checksum=True,
             sorting_columns=_sorting_columns(schema),
         )
