@@ -9,6 +9,7 @@ and CRC32C. An index says those of each row group and of the footer, too: sectio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from slate_async.collections.codec.parts import PartRef, Section
 from slate_async.collections.core.updates import UpdateSchema
 
 GROUP_ROWS = 1 << 16
+GROUP_BYTES = 16 << 20
+"""Of updates in memory; rows so long that `GROUP_ROWS` of them have more are fewer in a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class MergedEncoder:
         )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
         self.rows = 0
 
     @property
@@ -54,12 +58,15 @@ class MergedEncoder:
 
     def add(self, updates: pa.RecordBatch) -> None:
         """Append ``updates``; none sorts before the last one."""
-        if updates.num_rows:
-            self._waiting.append(updates)
-            self._waiting_rows += updates.num_rows
-            self.rows += updates.num_rows
-        if self._waiting_rows >= GROUP_ROWS:
-            self._write(self._waiting_rows - self._waiting_rows % GROUP_ROWS)
+        for piece in group_slices(updates):
+            if self._waiting_rows and self._waiting_bytes + piece.nbytes > GROUP_BYTES:
+                self._write(self._waiting_rows)
+            self._waiting.append(piece)
+            self._waiting_rows += piece.num_rows
+            self._waiting_bytes += piece.nbytes
+            self.rows += piece.num_rows
+            if self._waiting_rows >= GROUP_ROWS:
+                self._write(GROUP_ROWS)
 
     def finish(self) -> Encoded:
         """The object. No more rows can be added."""
@@ -68,15 +75,24 @@ class MergedEncoder:
         self._writer.close()
         data = self._sink.getvalue()
         footer = pq.read_metadata(pa.BufferReader(data))
-        return Encoded(data, PartRef(self.rows, data.size, crc32c(memoryview(data)), _sections(data, footer)))
+        return Encoded(
+            data, PartRef(self.rows, data.size, crc32c(memoryview(data)), sections_of(memoryview(data), footer))
+        )
 
     def _write(self, rows: int) -> None:
-        """Write the first ``rows`` that wait, in row groups."""
+        """Write the first ``rows`` that wait, as one row group."""
         table = pa.Table.from_batches(self._waiting, schema=self._schema.arrow)
         stored = with_schema(table.slice(0, rows), stored_schema(self._schema))
         self._writer.write_table(stored, row_group_size=GROUP_ROWS)
         self._waiting = table.slice(rows).to_batches()
         self._waiting_rows -= rows
+        self._waiting_bytes = sum(batch.nbytes for batch in self._waiting)
+
+
+def group_slices(updates: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """``updates`` in slices of a row group at most, by rows and about by bytes."""
+    step = min(GROUP_ROWS, max(1, updates.num_rows * GROUP_BYTES // max(1, updates.nbytes)))
+    return (updates.slice(start, step) for start in range(0, updates.num_rows, step))
 
 
 def encode_merged(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> Encoded:
@@ -87,9 +103,8 @@ def encode_merged(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> E
     return encoder.finish()
 
 
-def _sections(data: pa.Buffer, footer: pq.FileMetaData) -> tuple[Section, ...]:
-    """The row groups of ``data`` and its footer. The first one begins with the magic number of Parquet."""
-    view = memoryview(data)
+def sections_of(view: memoryview, footer: pq.FileMetaData) -> tuple[Section, ...]:
+    """The row groups of the object ``view`` and its footer. The first one begins with the magic number of Parquet."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     starts = [min(_start(group.column(number)) for number in range(group.num_columns)) for group in groups]
     starts.append(len(view) - 8 - int.from_bytes(view[-8:-4], "little"))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slate_async.collections.codec.merged import sections_of
 from slate_async.collections.codec.merged_types import stored_schema, with_schema
 from slate_async.collections.codec.parts import PartRef, Section, check_bytes
 from slate_async.collections.core.updates import UpdateSchema
@@ -24,6 +26,19 @@ def decode_merged(data: Buffer, part: PartRef, schema: UpdateSchema, *, object_n
     file = _opened(pa.BufferReader(pa.py_buffer(view)), schema, object_name)
     _check_rows(file.metadata.num_rows, part.rows, object_name)
     return _read(file, range(file.num_row_groups), None, schema, object_name)
+
+
+def with_sections(data: Buffer, part: PartRef, *, object_name: str) -> PartRef:
+    """``part`` with the sections of the object ``data``, so that a `MergedFile` can read its row groups one by one.
+
+    Raises `CorruptionError` unless ``data`` is what ``part`` names."""
+    view = check_bytes(data, part.nbytes, part.crc, object_name=object_name)
+    try:
+        sections = sections_of(view, pq.read_metadata(pa.BufferReader(pa.py_buffer(view))))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptionError(f"no Parquet: {error}", object_name=object_name) from error
+    _check_rows(sum(section.rows for section in sections), part.rows, object_name)
+    return replace(part, sections=sections)
 
 
 class MergedFile:

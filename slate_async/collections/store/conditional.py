@@ -1,0 +1,36 @@
+"""Conditional puts as outcomes: committed, conflict, unknown.
+
+A put is sent once. `Committed` holds the new etag; `Conflict` means that another object is there, for certain; after
+`Unknown` the object may be there, now or later.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from metastores.protocol import Committed, Conflict, Unknown
+from slate_async.errors import SlateError
+from slate_async.objectstore.protocol import (
+    CREATE,
+    Match,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectStore,
+)
+
+Written: TypeAlias = Committed[str] | Conflict[None] | Unknown
+"""How a conditional put ended."""
+
+
+async def put_if(store: ObjectStore, key: str, data: bytes, etag: str | None) -> Written:
+    """Put ``data`` iff the object at ``key`` carries ``etag``; ``None``: iff there is none.
+
+    Raises what the store raises if certainly nothing was written."""
+    try:
+        return Committed(await store.put(key, data, mode=CREATE if etag is None else Match(etag)))
+    except (ObjectExistsError, ObjectChangedError):
+        return Conflict(None)
+    except SlateError as error:
+        if error.outcome != "unknown":
+            raise
+        return Unknown(f"no answer to the put of {key}: {error}")

@@ -1,0 +1,66 @@
+"""The holds of read handles: one object each, changed by compare-and-set only (C10).
+
+Every attempt carries a nonce of its own, so an outcome that is unknown is resolved by reading (`holding.resolved`), and
+etags that are hashes of the bytes tell attempts apart.
+
+Rules C10 and C18 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slate_async.collections.codec.hold import decode_hold, encode_hold
+from slate_async.collections.core import names
+from slate_async.collections.core.holding import Hold, StoredHold
+from slate_async.collections.core.times import TimeKind
+from slate_async.collections.store.conditional import Written, put_if
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.gather import gather
+
+PARALLEL_READS = 16
+
+
+class HoldStore:
+    """Holds of one life of a collection, whose folder is ``store``."""
+
+    def __init__(self, store: ObjectStore, kind: TimeKind) -> None:
+        self._store = store
+        self._kind = kind
+
+    async def list(self) -> dict[str, str]:
+        """The etag of each reader's hold, as one listing shows it. Other keys are left alone."""
+        return {
+            reader: info.etag
+            async for info in self._store.list(names.READERS)
+            if (reader := names.parse_hold(info.key)) is not None
+        }
+
+    async def read(self, reader: str) -> StoredHold | None:
+        """The hold of ``reader`` now, or ``None``."""
+        key = names.hold_name(reader)
+        try:
+            found = await self._store.get(key)
+        except ObjectNotFoundError:
+            return None
+        return StoredHold(decode_hold(found.data, self._kind, object_name=key), found.info.etag)
+
+    async def read_all(self, readers: Iterable[str]) -> dict[str, StoredHold]:
+        """Those of ``readers`` that are there, some at a time."""
+        found: dict[str, StoredHold] = {}
+        waiting = sorted(readers)
+        for start in range(0, len(waiting), PARALLEL_READS):
+            some = waiting[start : start + PARALLEL_READS]
+            stored = await gather([self.read(reader) for reader in some])
+            found |= {reader: hold for reader, hold in zip(some, stored, strict=True) if hold is not None}
+        return found
+
+    async def write(self, reader: str, hold: Hold, etag: str | None) -> Written:
+        """Write ``hold`` once, iff the stored one carries ``etag``; ``None``: iff there is none.
+
+        Raises `UnavailableError` if certainly nothing was written."""
+        return await put_if(self._store, names.hold_name(reader), encode_hold(hold), etag)
+
+    async def remove(self, readers: Iterable[str]) -> None:
+        """Delete the holds of ``readers``, which were given up or revoked. Missing ones are no error."""
+        await self._store.delete([names.hold_name(reader) for reader in sorted(readers)])

@@ -1,0 +1,123 @@
+"""The register of a collection: whether it is there, which life it has, what it holds.
+
+One object beside the folders of the lives, replaced by compare-and-set. `slate_async.commits.CommitLoop` says how an
+edit is committed; an outcome that is unknown is resolved by the life's uuid and state.
+
+Rule C28 of collections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from metastores.if_match import ObjectRegister
+from metastores.protocol import Committed, Conflict, Unknown
+from metastores.runtime import MetaRuntime
+from slate_async.collections.codec.life import Life, LifeState, decode_life, encode_life
+from slate_async.commits import CommitLoop, WriteOutcome
+from slate_async.metastore_errors import translated
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+
+KEY = "collection"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginLife:
+    """Begin the next life of a collection that was deleted."""
+
+    life: Life
+
+    def apply(self, life: Life) -> Life | None:
+        """``None`` if it began already (its mark is the uuid), or if another one is open."""
+        if life.uuid == self.life.uuid or life.state is LifeState.OPEN:
+            return None
+        return replace(self.life, number=life.number + 1, unknown=life.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class EndLife:
+    """Mark the life with ``uuid`` as deleted."""
+
+    uuid: UUID
+
+    def apply(self, life: Life) -> Life | None:
+        """``None`` if it is deleted, and if another life has begun since (C28)."""
+        if life.uuid != self.uuid or life.state is LifeState.DELETED:
+            return None
+        return replace(life, state=LifeState.DELETED)
+
+
+class LifeRegister:
+    """The register of one id, whose folder is ``store``. ``name``: of the collection, for messages."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        *,
+        name: str,
+        deadline_ms: int,
+    ) -> None:
+        self.name = name
+        clock, ids = runtime.clock, runtime.ids
+        metadata = MetaRuntime(
+            sleep=clock.sleep, rng=runtime.rng, token=ids.token, monotonic=clock.monotonic, now_ms=clock.now_ms
+        )
+        self._register = ObjectRegister(MetaObjects(store), KEY, metadata)
+        self._head: Life | None = None
+        self._tag: str | None = None
+        self.commits: CommitLoop[Life] = CommitLoop(
+            self,
+            runtime,
+            supervisor,
+            what=f"register of {name}",
+            missing=f"there is no collection {name}",
+            deadline_ms=deadline_ms,
+        )
+
+    @property
+    def head(self) -> Life | None:
+        """What was read or written last."""
+        return self._head
+
+    async def load(self) -> Life | None:
+        """What the register says right now; ``None`` if nothing was ever created. Raises `UnavailableError`."""
+        cell = await translated(self._register.read())
+        self._head = None if cell is None else decode_life(cell.value, object_name=f"{KEY} of {self.name}")
+        self._tag = None if cell is None else cell.tag
+        return self._head
+
+    async def write(self, old: Life | None, new: Life) -> WriteOutcome[Life]:
+        """See `slate_async.commits.Versions`."""
+        if old is not self._head:
+            return Conflict(None)  # it was read again meanwhile, and the tag is of what was found then
+        outcome = await translated(self._register.compare_and_set(self._tag, encode_life(new)))
+        if isinstance(outcome, Committed):
+            self._head, self._tag = new, outcome.value
+            return Committed(new)
+        if isinstance(outcome, Unknown):
+            return Unknown(f"no answer to a write of the register of {self.name}: {outcome.cause}")
+        return outcome
+
+    async def create(self, life: Life) -> Life:
+        """Begin ``life``, unless the collection is there; returns what is there then: compare the uuid.
+
+        Its number is given here. Raises `UnavailableError`."""
+        found = await self.commits.create(replace(life, number=1))
+        if found.state is LifeState.OPEN:
+            return found
+        return await self.commits.commit(BeginLife(life))
+
+    async def end(self, uuid: UUID) -> Life:
+        """Mark the life with ``uuid`` as deleted; returns what is there then. Raises `NotFoundError` if nothing was
+        ever created, `UnavailableError`."""
+        return await self.commits.commit(EndLife(uuid))
+
+    async def close(self) -> None:
+        """Close the register. Idempotent."""
+        await self._register.close()

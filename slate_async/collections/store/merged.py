@@ -1,0 +1,236 @@
+"""Merged batches of one life of a collection: written part by part, read row group by row group.
+
+A batch of one part is one object under the batch's name; a larger one has an index there, which is put last. Names have
+an epoch and a token (C23), so putting an object again changes nothing.
+
+Invariants: at most two parts are in memory while a batch is written. Nothing that is read is decoded before it was
+checked against what the version says of the batch.
+
+Rules C15 and C23 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from slate_async.codec.checksum import crc32c
+from slate_async.collections.codec.index import Index, decode_index, encode_index
+from slate_async.collections.codec.merged import Encoded, MergedEncoder, group_slices
+from slate_async.collections.codec.merged_read import MergedFile, section_span, with_sections
+from slate_async.collections.codec.parts import MAX_PARTS, PartRef, check_bytes
+from slate_async.collections.core import names
+from slate_async.collections.core.area import MergedBatch
+from slate_async.collections.core.garbage import MergedFile as ListedFile
+from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.spans import read_span
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Offload
+
+PART_BYTES = 32 << 20
+"""A part ends with the row group that takes it there."""
+FETCH_BYTES = 8 << 20
+"""Row groups that follow one another are read together, up to so many bytes."""
+
+
+class Stored(NamedTuple):
+    """What a version says of a batch that was written: see `MergedBatch`."""
+
+    rows: int
+    nbytes: int
+    crc: int
+    parts: int
+
+
+class MergedWriter:
+    """Writes one batch of sorted updates. It is of no use after an error, or after a cancelled call."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        schema: UpdateSchema,
+        name: MergedName,
+        offload: Offload,
+        *,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._name = name
+        self._offload = offload
+        self._part_bytes = part_bytes
+        self._encoder = MergedEncoder(schema)
+        self._waiting: Encoded | None = None  # the first part, until it is known not to be the only one
+        self._parts: list[PartRef] = []
+        self._edges: list[pa.RecordBatch] = []
+        self._last: pa.RecordBatch | None = None
+
+    async def add(self, updates: pa.RecordBatch) -> None:
+        """Append ``updates``; none sorts before the last one. Raises `UnavailableError`, `InvalidError`."""
+        for piece in group_slices(updates):
+            if self._encoder.nbytes >= self._part_bytes:
+                await self._end_part()
+            if not self._encoder.rows:
+                await self._begin_part(piece)
+            self._last = self._edge(piece, piece.num_rows - 1)
+            await self._offload.run(partial(self._encoder.add, piece))
+
+    async def finish(self) -> Stored:
+        """Put what is left. Raises as `add`."""
+        await self._end_part()
+        if self._waiting is not None:
+            data, part = self._waiting.data, self._waiting.part
+            await self._store.put(str(self._name), memoryview(data))
+            return Stored(part.rows, part.nbytes, part.crc, 0)
+        if not self._parts:
+            raise InvalidError(f"{self._name} has no rows: a batch without rows has no object")
+        edges = pa.Table.from_batches(self._edges).combine_chunks().to_batches()[0]
+        index = Index(tuple(self._parts), edges)
+        data = encode_index(index)
+        await self._store.put(str(self._name), data)
+        return Stored(index.rows, len(data), crc32c(data), len(self._parts))
+
+    async def _begin_part(self, updates: pa.RecordBatch) -> None:
+        """There is one more part than are known: the first one is not the only one."""
+        self._edges.append(self._edge(updates, 0))
+        if self._waiting is not None:
+            await self._put_part(self._waiting)
+            self._waiting = None
+
+    async def _end_part(self) -> None:
+        """Put the part that is open, unless it is the first one: that waits."""
+        if self._last is None:
+            return
+        encoded = await self._offload.run(self._encoder.finish)
+        self._edges.append(self._last)
+        self._encoder, self._last = MergedEncoder(self._schema), None
+        if self._parts:
+            await self._put_part(encoded)
+        else:
+            self._waiting = encoded
+
+    async def _put_part(self, encoded: Encoded) -> None:
+        if len(self._parts) == MAX_PARTS:
+            raise InvalidError(f"{self._name} has more than {MAX_PARTS} parts")
+        await self._store.put(str(replace(self._name, part=len(self._parts))), memoryview(encoded.data))
+        self._parts.append(encoded.part)
+
+    def _edge(self, updates: pa.RecordBatch, row: int) -> pa.RecordBatch:
+        return updates.select(self._schema.data.names).slice(row, 1)
+
+
+class MergedSource:
+    """A merged batch that is read.
+
+    parts: its objects, in the order of their rows
+    edges: the first and last data of each part, see `Index`; ``None`` if it is one object
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        schema: UpdateSchema,
+        batch: MergedBatch,
+        offload: Offload,
+        parts: Sequence[PartRef],
+        edges: pa.RecordBatch | None,
+        whole: memoryview | None,
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._batch = batch
+        self._offload = offload
+        self.parts = parts
+        self.edges = edges
+        self._whole = whole
+        self._files: dict[int, MergedFile] = {}
+
+    @classmethod
+    async def open(cls, store: ObjectStore, schema: UpdateSchema, batch: MergedBatch, offload: Offload) -> MergedSource:
+        """Read the batch's object if it is one, else its index. A batch without rows has none.
+
+        Raises `ObjectNotFoundError`, which the reader's hold explains (C15), `CorruptionError`, `UnavailableError`."""
+        if not batch.rows:
+            return cls(store, schema, batch, offload, (), None, None)
+        data = memoryview((await store.get(batch.name)).data)
+        if not batch.parts:
+            named = PartRef(batch.rows, batch.nbytes, batch.crc)
+            part = await offload.run(partial(with_sections, data, named, object_name=batch.name))
+            return cls(store, schema, batch, offload, (part,), None, data)
+        check_bytes(data, batch.nbytes, batch.crc, object_name=batch.name)
+        index = decode_index(data, schema, object_name=batch.name)
+        if (index.rows, len(index.parts)) != (batch.rows, batch.parts):
+            raise CorruptionError(f"{index.rows} updates in place of {batch.rows}", object_name=batch.name)
+        return cls(store, schema, batch, offload, index.parts, index.edges, None)
+
+    async def file(self, part: int) -> MergedFile:
+        """One part, of which row groups can be read. Raises as `open`."""
+        if part not in self._files:
+            ref, key = self.parts[part], self.key(part)
+            footer = await self._bytes(part, section_span(ref, -1))
+            self._files[part] = MergedFile(footer, ref, self._schema, object_name=key)
+        return self._files[part]
+
+    async def read(
+        self, part: int, groups: range | None = None, columns: Sequence[str] | None = None
+    ) -> AsyncIterator[pa.Table]:
+        """The updates of a part, one row group after another: of all ``groups``, which follow one another.
+
+        Raises as `open`."""
+        file = await self.file(part)
+        wanted = range(len(file.groups)) if groups is None else groups
+        while wanted:
+            count = self._fetched(file, wanted)
+            first = file.span(wanted[0]).start
+            data = await self._bytes(part, slice(first, file.span(wanted[count - 1]).stop))
+            for group in wanted[:count]:
+                place = file.span(group)
+                piece = data[place.start - first : place.stop - first]
+                yield await self._offload.run(partial(file.read, group, piece, columns))
+            wanted = wanted[count:]
+
+    async def updates(self) -> AsyncIterator[pa.Table]:
+        """All updates, one row group after another. Raises as `open`."""
+        for part in range(len(self.parts)):
+            async for table in self.read(part):
+                yield table
+
+    def key(self, part: int) -> str:
+        """The key of a part's object."""
+        return self._batch.name if self.edges is None else f"{self._batch.name}.p{part:05}"
+
+    def _fetched(self, file: MergedFile, groups: range) -> int:
+        """How many of ``groups`` are read with the next request: one at least."""
+        count, nbytes = 0, 0
+        for group in groups:
+            nbytes += file.groups[group].nbytes
+            if count and nbytes > FETCH_BYTES:
+                break
+            count += 1
+        return count
+
+    async def _bytes(self, part: int, place: slice) -> memoryview:
+        if self._whole is not None:
+            return self._whole[place]
+        return memoryview(await read_span(self._store, self.key(part), place))
+
+
+async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFile]:
+    """All merged objects, parts included, with the batch that each belongs to. Other keys are left out."""
+    found = []
+    async for info in store.list(names.MERGED_BATCHES):
+        name = names.parse_merged(info.key, schema.kind)
+        if name is not None:
+            found.append(ListedFile(info.key, str(replace(name, part=None)), name.epoch))
+    return found
+
+
+async def delete_merged(store: ObjectStore, keys: Iterable[str]) -> None:
+    """Delete merged objects. Missing ones are no error."""
+    await store.delete(list(keys))

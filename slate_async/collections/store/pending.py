@@ -1,0 +1,180 @@
+"""Pending batches of one life of a collection: appended, described, read, listed, deleted.
+
+A batch is put once, if none of its name is there; a part is put over what a former attempt left of it, because its name
+has a token that no other append has. Parts are put before the batch that names them.
+
+Invariants: what is read was checked as a whole, belongs to this life, and has the bounds that its name says (C5). So a
+batch of another name, copied there, is `CorruptionError`.
+
+Rules C5 to C7 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+
+from metastores.protocol import Committed, Conflict, Unknown
+from slate_async.codec.checksum import crc32c
+from slate_async.collections.codec.description import Description
+from slate_async.collections.codec.parts import MAX_PART_BYTES, PartRef, check_bytes
+from slate_async.collections.codec.pending import PEEK_BYTES, Pending, decode_pending, encode_pending, peek_description
+from slate_async.collections.core import names
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import NamedFrontier, PendingName
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.conditional import put_if
+from slate_async.collections.store.spans import read_span
+from slate_async.errors import CorruptionError, InternalError, InvalidError, UnavailableError
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.protocol import Offload
+
+OFFLOAD_BYTES = 256 << 10
+"""Encoding or decoding more than this happens in a worker thread."""
+
+
+class Listed(NamedTuple):
+    """An object of the pending area, by its name."""
+
+    key: str
+    name: PendingName
+    nbytes: int
+
+
+class PendingStore:
+    """Pending batches of the life ``collection``, whose folder is ``store``."""
+
+    def __init__(self, store: ObjectStore, schema: UpdateSchema, collection: UUID, offload: Offload) -> None:
+        self._store = store
+        self._schema = schema
+        self._collection = collection
+        self._offload = offload
+
+    async def put(
+        self, name: PendingName, description: Description, updates: pa.RecordBatch | pa.Table | None
+    ) -> Committed[str] | Conflict[Description] | Unknown:
+        """Put a batch, once. `Conflict` has the description of the batch that is there, of whichever append.
+
+        Raises `InvalidError` for a batch of more than 64 MiB, `UnavailableError` if certainly nothing was put."""
+        _check_named(name, description)
+        data = await self._encoded(description, updates)
+        outcome = await put_if(self._store, str(name), data, None)
+        if not isinstance(outcome, Conflict):
+            return outcome
+        try:
+            found = await self.describe(name)
+        except UnavailableError as error:
+            return Unknown(f"a batch is there already, and could not be read: {error}")
+        if found is None:
+            return Unknown("a batch was there already, and was deleted since")
+        return Conflict(found)
+
+    async def put_part(
+        self, name: PendingName, description: Description, updates: pa.RecordBatch | pa.Table
+    ) -> PartRef:
+        """Put a part of a large batch; returns what the batch is to say of it. Raises as `put`; it may be repeated."""
+        if name.part is None or (name.token, name.part) != (description.token, description.part):
+            raise InternalError(f"{name} is no name of part {description.part} of append {description.token}")
+        _check_named(name, description)
+        data = await self._encoded(description, updates)
+        await self._store.put(str(name), data)
+        return PartRef(updates.num_rows, len(data), crc32c(data))
+
+    async def describe(self, name: PendingName) -> Description | None:
+        """What the batch called ``name`` says about itself, by its first bytes; ``None`` if there is none."""
+        key = str(name)
+        try:
+            start = await read_span(self._store, key, slice(0, PEEK_BYTES))
+            found = peek_description(start, self._schema, self._collection, object_name=key)
+            if found is None:  # it names many parts
+                start = (await self._store.get(key)).data
+                found = peek_description(start, self._schema, self._collection, object_name=key)
+        except ObjectNotFoundError:
+            return None
+        if found is None:
+            raise CorruptionError(f"it ends after {len(start)} bytes", object_name=key)
+        return _checked(found, name)
+
+    async def read(self, name: PendingName) -> Pending | None:
+        """The batch called ``name``; ``None`` if there is none. Its updates may be in `parts`."""
+        key = str(name)
+        try:
+            data = (await self._store.get(key)).data
+        except ObjectNotFoundError:
+            return None
+        found = await self._decoded(data, key)
+        _checked(found.description, name)
+        return found
+
+    async def parts(self, name: PendingName, description: Description) -> AsyncIterator[pa.Table]:
+        """The updates of the batch called ``name``, whose ``description`` names parts, one part after another.
+
+        Raises `ObjectNotFoundError` for a part that is missing: the batch may have been collected meanwhile."""
+        for number, part in enumerate(description.parts):
+            key = str(PendingName(name.writer, name.lower, name.upper, description.token, number))
+            data = check_bytes((await self._store.get(key)).data, part.nbytes, part.crc, object_name=key)
+            found = await self._decoded(data, key)
+            if found.updates is None or (found.description.token, found.description.part) != (
+                description.token,
+                number,
+            ):
+                raise CorruptionError(f"it is not part {number} of append {description.token}", object_name=key)
+            yield found.updates
+
+    async def list(self, writer: str | None = None, *, after: PendingName | None = None) -> AsyncIterator[Listed]:
+        """All pending objects, parts included, in the order of their keys: of ``writer``, or of all.
+
+        after: a name that all of them follow. Keys that are no names of pending batches are left out"""
+        prefix = names.PENDING_BATCHES if writer is None else names.shard_prefix(writer)
+        async for info in self._store.list(prefix, start_after="" if after is None else str(after)):
+            name = names.parse_pending(info.key, self._schema.kind)
+            if name is not None:
+                yield Listed(info.key, name, info.size)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects of the pending area. Missing ones are no error."""
+        await self._store.delete(list(keys))
+
+    async def _encoded(self, description: Description, updates: pa.RecordBatch | pa.Table | None) -> bytes:
+        def encode() -> bytes:
+            return encode_pending(description, updates, self._schema, self._collection)
+
+        large = updates is not None and updates.nbytes > OFFLOAD_BYTES
+        data = await self._offload.run(encode) if large else encode()
+        if len(data) > MAX_PART_BYTES:
+            raise InvalidError(f"a batch of {len(data)} bytes is above {MAX_PART_BYTES}; write it in parts")
+        return data
+
+    async def _decoded(self, data: bytes | memoryview, key: str) -> Pending:
+        def decode() -> Pending:
+            return decode_pending(data, self._schema, self._collection, object_name=key)
+
+        return await self._offload.run(decode) if len(data) > OFFLOAD_BYTES else decode()
+
+
+def _check_named(name: PendingName, description: Description) -> None:
+    if not _fits(name, description):
+        raise InternalError(f"{name} is no name of a batch from {description.lower} to {description.upper}")
+
+
+def _checked(description: Description, name: PendingName) -> Description:
+    """``description``, which was read under ``name``."""
+    if not _fits(name, description) or (name.part is None) != (description.part is None):
+        raise CorruptionError(
+            f"it is a batch of {description.writer} from {description.lower} to {description.upper}",
+            object_name=str(name),
+        )
+    return description
+
+
+def _fits(name: PendingName, description: Description) -> bool:
+    bounds: list[tuple[NamedFrontier | None, Frontier]] = [
+        (name.lower, description.lower),
+        (name.upper, description.upper),
+    ]
+    return name.writer == description.writer and all(
+        named is None or names.frontier_name(named) == names.frontier_name(said) for named, said in bounds
+    )

@@ -1,0 +1,130 @@
+"""Versions of a merged area in a metastore: the head, those before it, and commits to it.
+
+`slate_async.commits.CommitLoop` says how an edit is committed, and asks `AreaVersions` for the rest. Version 0 is not
+stored: a life whose metastore is empty is at `Area.first`.
+
+Rules C20, C24, C26 and C27 of collections.
+"""
+
+from __future__ import annotations
+
+from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
+from slate_async.collections.codec.version import decode_version, encode_version
+from slate_async.collections.core.area import Area, check_successor
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.times import TimeKind
+from slate_async.commits import CommitLoop, WriteOutcome
+from slate_async.errors import CorruptionError, InternalError
+from slate_async.metastore_errors import translated
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+
+
+class AreaVersions:
+    """Versions of the merged area of one life. One commit at a time.
+
+    name: of the collection, for messages
+    commits: commits edits, see `slate_async.collections.core.edits`
+    """
+
+    def __init__(
+        self,
+        metastore: MetaStore,
+        kind: TimeKind,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        *,
+        name: str,
+        deadline_ms: int,
+    ) -> None:
+        self.name = name
+        self._metastore = metastore
+        self._kind = kind
+        self._runtime = runtime
+        self._head: Area | None = None
+        self._ref: VersionRef | None = None  # of the head; None while that is version 0
+        self._quiet = False  # whether the last load brought nothing new
+        self.commits: CommitLoop[Area] = CommitLoop(
+            self,
+            runtime,
+            supervisor,
+            what=f"merged area of {name}",
+            missing=f"there is no collection {name} any more",
+            deadline_ms=deadline_ms,
+        )
+
+    @property
+    def head(self) -> Area | None:
+        """The newest version seen so far; ``None`` before the first look."""
+        return self._head
+
+    async def load(self) -> Area:
+        """The head right now. Raises `CorruptionError` if there was one and there is none any more."""
+        record = await translated(self._metastore.latest())
+        if record is None:
+            if self._ref is not None:
+                raise CorruptionError(
+                    f"all versions are missing, and there was version {self._ref.version}",
+                    object_name=f"merged area of {self.name}",
+                )
+            return self._see(Area.first(Frontier.minimum(self._kind)), None)
+        self._quiet = record.ref == self._ref
+        if self._quiet and self._head is not None:
+            return self._head
+        return self._see(self._decoded(record), record.ref)
+
+    async def poll(self) -> Area:
+        """As `load`, for a look that nothing rests on: one cheap request while nothing is new."""
+        head, ref = self._head, self._ref
+        if head is None or ref is None or not self._quiet or not isinstance(self._metastore, Probed):
+            return await self.load()
+        return head if await translated(self._metastore.unchanged(ref)) else await self.load()
+
+    async def write(self, old: Area | None, new: Area) -> WriteOutcome[Area]:
+        """See `slate_async.commits.Versions`. Raises `InternalError` for a version that must not follow ``old``."""
+        if old is None:
+            raise InternalError("version 0 of a merged area is not stored")
+        check_successor(old, new)
+        ref = VersionRef(new.version, self._runtime.ids.token())
+        outcome = await translated(self._metastore.commit(ref, encode_version(new)))
+        if isinstance(outcome, Committed):
+            return Committed(self._see(new, ref))
+        if isinstance(outcome, Unknown):
+            return Unknown(f"no answer to the commit of version {new.version} of {self.name}: {outcome.cause}")
+        return outcome
+
+    async def read_range(self, first: int, head: Area) -> dict[int, Area | None]:
+        """The versions from ``first`` to the one before ``head``; ``None`` for one that is not there (C24)."""
+        wanted = range(max(first, 1), head.version)
+        if not wanted:
+            return {}
+        stored = {ref.version: ref for ref in await translated(self._metastore.versions())}
+        found: dict[int, Area | None] = {}
+        for version in wanted:
+            record = None if version not in stored else await translated(self._metastore.read(stored[version]))
+            found[version] = None if record is None else self._decoded(record)
+        return found
+
+    async def collect(self, lowest: int, head: Area, *, limit: int | None = None, dry_run: bool = False) -> int:
+        """Delete versions below ``lowest``, and what lost attempts left below ``head``, which was read before; at most
+        ``limit``, the oldest first. Returns how many (C27)."""
+        refs = await translated(self._metastore.versions())
+        as_of = next((ref for ref in refs if ref.version == head.version), None)
+        if as_of is None:
+            return 0
+        retained = [ref for ref in refs if ref.version >= lowest]
+        return await translated(self._metastore.collect(retained, as_of=as_of, limit=limit, dry_run=dry_run))
+
+    async def close(self) -> None:
+        """Close the metastore. Idempotent."""
+        await self._metastore.close()
+
+    def _see(self, area: Area, ref: VersionRef | None) -> Area:
+        """The newest version seen: another task may have seen one while ``area`` was on its way."""
+        if self._head is None or area.version > self._head.version:
+            self._head, self._ref = area, ref
+        return self._head
+
+    def _decoded(self, record: Record) -> Area:
+        name = f"version {record.ref.version} of {self.name}"
+        return decode_version(record.payload, record.ref.version, self._kind, object_name=name)
