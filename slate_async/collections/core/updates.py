@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slate_async.codec.arrays import binary_array, number_array
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.times import TIME_END, TimeKind, Times
+from slate_async.collections.core.values import array_of
 from slate_async.errors import InvalidError
 
 DATA = "data"
@@ -142,7 +142,7 @@ class UpdateSchema:
                 rows[number] = row
             if not isinstance(row, tuple) or len(row) != len(names):
                 raise InvalidError(f"the data of row {number} are not those of the columns {names}")
-        return [_array([row[at] for row in rows], field) for at, field in enumerate(self.data)]
+        return [array_of([row[at] for row in rows], field) for at, field in enumerate(self.data)]
 
 
 def check_within(updates: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) -> None:
@@ -194,24 +194,12 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         raise InvalidError(f"row {row}: {field.name} {numbers[row]} does not fit {field.type}") from error
 
 
-def _array(values: list[Any], field: pa.Field) -> pa.Array:
+def _named(number: int, make: Callable[[Any], Any], value: Any) -> Any:
+    """What ``make`` gives of ``value``; its error with the number of the row."""
     try:
-        array = pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        for number, value in enumerate(values):
-            _named(number, lambda value=value: pa.array([value], field.type), name=field.name)
-        raise InvalidError(f"column {field.name}: {error}") from error
-    if array.null_count and not field.nullable:
-        raise InvalidError(f"row {pc.index(array.is_null(), True).as_py()}: {field.name} is null, which it may not be")
-    return array
-
-
-def _named(number: int, make: Callable[..., Any], *arguments: Any, name: str = "") -> Any:
-    """What ``make`` gives; its error with the number of the row."""
-    try:
-        return make(*arguments)
-    except (InvalidError, pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InvalidError(f"row {number}: {name + ': ' if name else ''}{error}") from error
+        return make(value)
+    except InvalidError as error:
+        raise InvalidError(f"row {number}: {error}") from error
 
 
 def _diff(value: Any) -> int:
