@@ -43,7 +43,7 @@ from tests.spark.journey_rows import (
     without_keys,
 )
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = pytest.mark.timeout(1_800)
 LIMIT_S = 300.0
 TYPES = {"keyType": "string", "valueFormat": "json"}
 SETTINGS = KINDS[0].settings(retention_ms=3_600_000, gc_min_age_ms=0, version_keep_ms=0)

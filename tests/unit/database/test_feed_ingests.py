@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.engine.changes import ingested
 from slate_async.engine.changes.change import Change
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, Kind, memory_store, on, open_db, open_reader, runtime
@@ -109,6 +110,26 @@ async def test_ingests_are_read_from_ssts_compacted_or_not(kind: Kind) -> None:
         await db.compact(full=True)
         assert told(await all_of(db.changes(follow=False, sort_memory_bytes=100))) == expected
         assert told(await all_of(db.changes(follow=False, from_seq=1))) == expected[1:]
+
+
+@KIND
+async def test_parts_of_an_ingest_end_between_versions_of_a_key(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is one read of a block, and versions of one key fill several."""
+    store = memory_store()
+    async with open_db(store, kind, retention_ms=3_600_000, block_bytes=64) as db:
+        for number in range(30):
+            await db.put(b"i005", b"older %d" % number, await_durable=False)
+        await ingest(store, db, "one", rows_of(b"i", 20))
+        for number in range(100):
+            await db.put(b"i%03d" % (number % 20), b"newer %d" % number, await_durable=False)
+        for number in range(30):
+            await db.put(b"i005", b"newest %d" % number, await_durable=False)
+        await db.compact(full=True)
+        expected = told(await all_of(db.changes(follow=False)))
+        assert [row for row in expected if row[0] == 31] == [(31, key, b"i") for key in rows_of(b"i", 20)]
+        monkeypatch.setattr(ingested, "PART_BYTES", 1)
+        monkeypatch.setattr(ingested, "READ_BYTES", 1)
+        assert told(await all_of(db.changes(follow=False))) == expected
 
 
 @KIND
