@@ -29,7 +29,7 @@ from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import OnKnown, check_known, digest_of
 from slate_async.spark.options import check_choice, place
-from slate_async.spark.progress import LoadProgress, ProgressSink, watched
+from slate_async.spark.progress import LoadProgress, ProgressSink, errors_logged, watched
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import batch_job, sst_bytes
 
@@ -131,10 +131,8 @@ def bulk_load(
 def _waits(progress: ProgressSink | None, said: str) -> None:
     """Before any task. What ``progress`` raises is logged."""
     if progress is not None:
-        try:
+        with errors_logged():
             progress(LoadProgress(waiting=said))
-        except Exception:
-            logger.exception("telling the progress of a load failed")
 
 
 def _check_choices(mode: IngestMode, on_known: OnKnown) -> None:

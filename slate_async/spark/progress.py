@@ -43,6 +43,15 @@ ProgressSink: TypeAlias = Callable[[LoadProgress], None]
 
 
 @contextmanager
+def errors_logged() -> Iterator[None]:
+    """Log what a callback raises, also what would end this thread: it is not the caller's, and the load goes on."""
+    try:
+        yield
+    except BaseException:
+        logger.exception("telling the progress of a load failed")
+
+
+@contextmanager
 def watched(spark: SparkSession, description: str, progress: ProgressSink | None) -> Iterator[None]:
     """Tell ``progress`` how far the jobs are that this thread runs inside the block, every `PERIOD_S` and at the end;
     with Spark Connect, whenever its server says so. What it raises is logged, and ends the telling, not the load."""
@@ -86,12 +95,10 @@ def _watched_by_group(spark: SparkSession, description: str, progress: ProgressS
     context, group, over = spark.sparkContext, f"slate_async-{uuid4()}", threading.Event()
 
     def tell() -> None:
-        try:
+        with errors_logged():
             while not over.wait(PERIOD_S):
                 progress(_progress(context, group))
             progress(_progress(context, group))
-        except Exception:
-            logger.exception("telling the progress of a load failed")
 
     before = {name: context.getLocalProperty(name) for name in (GROUP, DESCRIPTION)}
     context.setLocalProperty(GROUP, group)

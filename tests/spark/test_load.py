@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 import slate_async as slate
 from slate_async import spark as slate_spark
 from slate_async.types import MAX_KEY_BYTES
-from tests.engine import CONTIGUOUS
+from tests.engine import CONTIGUOUS, abandon
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = CONTIGUOUS.settings(manifest_poll_interval_ms=20)
@@ -138,6 +138,37 @@ async def test_a_database_is_made_and_progress_reported(spark: SparkSession, tmp
     assert told[-1].failed == 0
     assert (await load(df, tmp_path / "db", mode="exclusive", progress=lambda _: 1 / 0)).seq == 2  # type: ignore[arg-type]
     assert await contents(tmp_path / "db") == [(b"a", b"1"), (b"b", b"2")]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+async def test_a_callback_that_raises_ends_no_load_and_leaves_no_job(
+    spark: SparkSession, tmp_path: Path, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a writer that died is awaited, while tasks run, and at the end; also of a load that fails."""
+    db = await slate.open(tmp_path, settings=SETTINGS.replace(heartbeat_interval_ms=100))
+    await abandon(db)
+    await asyncio.sleep(0.4)  # it is silent for more than three of its heartbeats
+    seen: list[slate_spark.LoadProgress] = []
+
+    def broken(progress: slate_spark.LoadProgress) -> None:
+        seen.append(progress)
+        raise error
+
+    def at_the_end(progress: slate_spark.LoadProgress) -> None:
+        if 0 < progress.tasks_total == progress.tasks_done:
+            broken(progress)
+
+    rows = small(spark, [("a", "1"), ("b", "2")])
+    assert (await load(rows, tmp_path, progress=broken)).state == "applied"
+    assert [bool(progress.waiting) for progress in seen] == [True, False]
+    assert "silent; waiting" in str(seen[0].waiting)
+    assert (await load(rows, tmp_path, progress=at_the_end)).state == "applied"
+    assert len(seen) == 3
+    with pytest.raises(slate.InvalidError, match="keys are distinct"):
+        await load(rows.union(rows), tmp_path, sort_mode="partition", partitions=None, progress=broken)
+    assert sorted(job.state for job in await jobs(tmp_path)) == ["aborted", "applied", "applied"]
+    assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2")]
+    assert caplog.text.count("telling the progress of a load failed") == 4
 
 
 @pytest.mark.parametrize(
