@@ -20,6 +20,7 @@ from slate_async.spark.registration import register_once
 from slate_async.spark.source import register
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_source import SlateChangesSource
+from slate_async.spark.typed_rows import RowTypes
 from slate_async.spark.worker import this_worker
 
 
@@ -40,16 +41,22 @@ def read(
     Raises `InvalidError` for wrong ones."""
     given = as_strings({**options, "columns": None if columns is None or schema is not None else ",".join(columns)})
     wanted = ReadOptions.of({**given, "path": path})
-    chosen = wanted.schema() if schema is None else _pruned(struct_of(schema), columns)
+    chosen, besides = (wanted.schema(), []) if schema is None else _pruned(struct_of(schema), columns, wanted.types)
     wanted.rows(chosen)
     register(spark)
-    return spark.read.format("slate").options(**given).schema(chosen).load(path)
+    rows = spark.read.format("slate").options(**given).schema(chosen).load(wanted.path)
+    return rows.drop(*besides) if besides else rows
 
 
-def _pruned(schema: StructType, columns: Sequence[str] | None) -> StructType:
-    if unknown := [name for name in columns or () if name not in schema.names]:
+def _pruned(schema: StructType, columns: Sequence[str] | None, types: RowTypes) -> tuple[StructType, list[str]]:
+    """Those columns of ``schema``, and the parts of the key that are read besides, for it is decoded as a whole."""
+    if columns is None:
+        return schema, []
+    if unknown := [name for name in columns if name not in schema.names]:
         raise InvalidError(f"there is no column {', '.join(unknown)} among {', '.join(schema.names)}")
-    return schema if columns is None else StructType([schema[name] for name in columns])
+    parts = types.key_columns if types.key_type == "tuple" and set(columns) & set(types.key_columns) else ()
+    besides = [name for name in parts if name in schema.names and name not in columns]
+    return StructType([schema[name] for name in (*columns, *besides)]), besides
 
 
 @contextmanager
@@ -79,6 +86,6 @@ def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> Data
     """The changes of the database at ``path`` as a streaming DataFrame (see docs/guide/spark.md for ``options``;
     ``None`` is as if not given). Raises `InvalidError` for wrong ones."""
     given = as_strings(options)
-    StreamOptions.of({**given, "path": path})
+    wanted = StreamOptions.of({**given, "path": path})
     register_once(spark, SlateChangesSource)
-    return spark.readStream.format("slate-changes").options(**given).load(path)
+    return spark.readStream.format("slate-changes").options(**given).load(wanted.path)

@@ -4,7 +4,8 @@ Each fenced ``python`` or ``sh`` block of a page is an example. It runs by itsel
 ``await`` may stand at the top level; a shell ends at the first command that fails. A comment on the line above the
 block says otherwise::
 
-    <!-- example: not run, because it needs Spark -->
+    <!-- example: not run, because it takes an hour -->
+    <!-- example: in Spark -->              ``tests/spark/test_guide.py`` runs it, and prepares what it needs
     <!-- example: continues -->             the names of the block before are there, and its files
     <!-- example: given db, reader -->      these handles are open; see `GIVEN`. For a shell the database exists
     <!-- example: given db
@@ -41,7 +42,7 @@ BLOCK = re.compile(
     r"^(?P<indent>[ ]*)```(?P<language>python|sh)\n(?P<code>.*?)^[ ]*```$",
     re.MULTILINE | re.DOTALL,
 )
-STORE = re.compile(r"(?:s3|gs|az)://|file:///data/")
+STORE = re.compile(r"(?:s3a?|gs|az)://|file:///data/")
 NOT_RUN = re.compile(r"not run, because .{8,}")
 
 
@@ -58,7 +59,11 @@ class Example:
 
     @property
     def runs(self) -> bool:
-        return not self.mark.startswith("not run")
+        return not self.mark.startswith("not run") and not self.in_spark
+
+    @property
+    def in_spark(self) -> bool:
+        return self.mark == "in Spark"
 
     @property
     def continues(self) -> bool:
@@ -74,7 +79,7 @@ class Example:
         """Whether the comment is one of those above, with all names and reasons it needs."""
         if self._gives:
             return set(self.given) <= set(GIVEN)
-        return self.mark in ("", "continues") or NOT_RUN.fullmatch(self.mark) is not None
+        return self.in_spark or self.mark in ("", "continues") or NOT_RUN.fullmatch(self.mark) is not None
 
     @property
     def _gives(self) -> bool:
@@ -132,7 +137,7 @@ def _run_shell(story: list[Example], folder: Path) -> dict[str, Any]:
     """Run examples in one shell. Raises `AssertionError` with what they printed if a command fails."""
     if story[0].given:
         asyncio.run(_open_once(folder))
-    commands = _in_folder("".join(example.setup + example.code for example in story), folder)
+    commands = in_folder("".join(example.setup + example.code for example in story), folder)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         cwd=folder,
@@ -158,14 +163,14 @@ async def _open_once(folder: Path) -> None:
 
 
 def _compiled(example: Example, folder: Path) -> CodeType:
-    setup = _in_folder(example.setup, folder)
-    code = _in_folder(example.code, folder)
+    setup = in_folder(example.setup, folder)
+    code = in_folder(example.code, folder)
     lines = setup.count("\n")
     source = "\n" * max(0, example.line - lines) + setup + code  # so that tracebacks name the page's lines
     return compile(source, example.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-def _in_folder(code: str, folder: Path) -> str:
+def in_folder(code: str, folder: Path) -> str:
     return STORE.sub(f"file://{folder}/", code)
 
 
