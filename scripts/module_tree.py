@@ -56,7 +56,8 @@ def tree() -> str:
 
 def _package(folder: Path, name: str, order: dict[str, int], depth: int) -> Iterator[str]:
     yield f"\n{'#' * depth} `{folder.relative_to(ROOT)}/`\n"
-    if purpose := _purpose(folder / "__init__.py"):
+    own = folder / "__init__.py"
+    if own.exists() and (purpose := _purpose(own)):
         yield f"{purpose}.\n"
     entries = [path for path in folder.iterdir() if path.name not in ("__init__.py", "__pycache__")]
     entries.sort(key=lambda path: (order.get(f"{name}.{path.stem}", len(order)), path.name))
@@ -64,7 +65,7 @@ def _package(folder: Path, name: str, order: dict[str, int], depth: int) -> Iter
         if path.suffix == ".py":
             yield f"- `{path.name}`: {_purpose(path)}"
     for path in entries:
-        if path.is_dir() and (path / "__init__.py").exists():
+        if path.is_dir() and any(path.glob("*.py")):
             yield from _package(path, f"{name}.{path.name}", order, min(depth + 1, 5))
 
 

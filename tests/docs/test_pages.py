@@ -12,8 +12,8 @@ from tests.docs.examples import examples_of
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TOP = 30  # lines
-NEVER_RUN = {"benchmarks.md", "spark.md", "web-services.md"}
-"""They begin with code that takes an hour, needs Java, or needs FastAPI."""
+NEVER_RUN = {"benchmarks.md", "spark-deployments.md", "spark.md", "web-services.md"}
+"""They begin with code that takes an hour, installs something, needs Java, or needs FastAPI."""
 
 TASKS = {
     "getting started": "quickstart",
