@@ -98,6 +98,13 @@ def test_everything_is_read_once_from_even_partitions(spark: SparkSession, fille
     assert max(sizes) < len(filled.rows) / 2
 
 
+def test_a_part_of_the_columns_in_sparks_own_words(spark: SparkSession, filled: Filled) -> None:
+    """Also of a path as Spark writes it."""
+    chosen = spark.read.format("slate").schema("key binary, value binary").load(f"file:{filled.path}")
+    found = sorted((bytes(row.key), bytes(row.value)) for row in chosen.collect())
+    assert found == [(row.key, row.value) for row in filled.rows]
+
+
 def test_ranges_prefixes_and_keys_alone(spark: SparkSession, filled: Filled) -> None:
     low, high = filled.rows[100].key, filled.rows[200].key
     read = slate_spark.read(spark, filled.path, keyEncoding="hex", startKey=low.hex(), endKey=high.hex())

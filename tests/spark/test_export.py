@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import slate_async as slate
 from slate_async import spark as slate_spark
@@ -115,3 +116,6 @@ def test_statistics_add_up_over_ranges(spark: SparkSession, filled: str, tmp_pat
     assert with_db(filled, checkpoints) == []
     part = slate_spark.statistics(spark, filled, startKey="0100", endKey="0200")
     assert slate_spark.totals(part)["live"] == 90
+    empty = slate_spark.statistics(spark, filled, startKey="~")
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert [row[0] for row in empty.select(F.try_divide("tombstones", "versions")).collect()] == [None]

@@ -284,6 +284,8 @@ async def test_a_known_job_is_done_if_its_rows_are_the_same(spark: SparkSession,
     loading = partial(load, path=tmp_path, order="version", ttl=3_600, job_id="load", replace=replace)
     first = await loading(spark.createDataFrame(versions, names), partitions=3)
     assert (first.state, first.rows, first.deletes) == ("applied", 900, int(replace))
+    assert first.ssts >= 3
+    assert first.size == sum(stored.size for stored in await objects(tmp_path) if stored.named)
     assert await loading(spark.createDataFrame(versions[::-1], names).repartition(2), partitions=1) == first
     changed = [(*row[:1], "other", *row[2:]) if row[2] == 950 else row for row in versions]
     for others in (changed, versions[:-1], versions[101:]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slate_async as slate
+from slate_async.runtime.system import SystemClock
 from tests.integration.places import LOGS, Place, make_place
 from tests.integration.processes import ChildProcess
 from tests.netproxy import PASS, CutAfter, Delay, Fault, Request, WireProxy
@@ -22,6 +25,7 @@ from tests.spark.test_load import collect, contents, jobs, load, objects, small
 pytestmark = pytest.mark.timeout(600)
 HELD_S = 3_600.0
 LIMIT_S = 250.0
+LATER_MS = 120_000
 COMMITS: Mapping[str, Fault] = {
     "before": PASS,
     "on its way": Delay(before=HELD_S),
@@ -69,22 +73,28 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
         assert (await contents(place.path) == after) is True
 
 
-async def test_what_a_killed_driver_committed_without_a_name_is_not_applied_later(tmp_path: Path) -> None:
-    """Between its commit and its application; the writer comes when the lease is over."""
-    path = str(tmp_path / "db")
+async def test_what_a_killed_driver_committed_without_a_name_is_not_applied_later(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its commit and its application. Two minutes later, by their clocks, comes a writer; and, to a copy, an
+    exclusive overwrite."""
+    path, copy = str(tmp_path / "db"), str(tmp_path / "copy")
     async with slate.open(path) as db:
         for key, value in OLD:
             await db.put(key, value)
-    variables = {**os.environ, "SLATE_INGEST_LEASE_MS": "200"}
-    driving = ChildProcess(["-m", "tests.spark.loader", path, "replace", "unnamed"], env=variables)
+    driving = ChildProcess(["-m", "tests.spark.loader", path, "replace", "unnamed"])
     async with driving as driver, asyncio.timeout(LIMIT_S):
         await driver.wait_for_line("committing", timeout=LIMIT_S)
         await driver.send("go on")
         await until_state(path, "pending")
         os.kill(driver.pid, signal.SIGKILL)
         assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
-    await asyncio.sleep(1)
-    async with slate.open(path, settings=slate.Settings(gc_clock_skew_ms=0)) as db:
+    shutil.copytree(path, copy)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: time.time_ns() // 1_000_000 + LATER_MS)
+    assert (await load(small(spark, [("a", "1")]), copy, replace=True, mode="exclusive")).state == "applied"
+    assert await contents(copy) == [(b"a", b"1")]
+    assert [job.state for job in await jobs(copy)] == ["applied", "expired"]
+    async with slate.open(path) as db:
         await db.put(b"later", b"1")
         await db.confirm()
         assert [row async for row in db.scan()] == [*OLD, (b"later", b"1")]

@@ -119,6 +119,30 @@ async def test_a_stopped_query_gives_back_what_it_has_consumed(spark: SparkSessi
                 assert feed.acknowledged >= 300, "of which Spark knew that they were done"
 
 
+async def test_a_query_that_has_seen_nothing_keeps_its_place_as_long_as_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "db"
+    async with slate.open(path) as db:
+        query = start(changes(spark, str(path)), str(tmp_path / "checkpoint"), str(tmp_path / "parquet"))
+        await asyncio.to_thread(query.processAllAvailable)
+        async with slate.open_admin(path) as admin:
+            [running] = [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"]
+        await asyncio.to_thread(query.stop)
+        stopped = await only_subscription(path)
+        for subscription in (running, stopped):
+            assert subscription.expire_time is not None
+            assert subscription.expire_time > time.time() + 6 * 86_400
+        await db.put(b"k", b"v")
+
+    def go_on() -> None:
+        checkpoint, folder = str(tmp_path / "checkpoint"), str(tmp_path / "parquet")
+        start(changes(spark, str(path)), checkpoint, folder, availableNow=True).awaitTermination()
+
+    await asyncio.to_thread(go_on)
+    assert [key for _, _, key, _ in streamed(spark, tmp_path / "parquet")] == [b"k"]
+
+
 async def test_a_stream_comes_back_to_its_own_database_only(spark: SparkSession, tmp_path: Path) -> None:
     path, checkpoint, folder = tmp_path / "db", tmp_path / "checkpoint", tmp_path / "parquet"
     ids = []
