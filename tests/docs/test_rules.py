@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.public import public_names
+from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.test_rules import ALL_SWITCHES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +67,8 @@ def test_each_switch_is_named_where_its_rule_is_stated() -> None:
 def test_the_page_on_the_simulator_has_every_switch_with_its_rule_and_bound() -> None:
     page = (ROOT / "docs" / "design" / "simulation.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| `rule-([a-z0-9-]+)` \|[^|]+\|[^|]+\|[^|]+\| (\d+) \|$", page, re.MULTILINE)
-    assert sorted(rows) == sorted((switch.rule, switch.name, str(switch.within)) for switch in ALL_SWITCHES)
+    switches = (*ALL_SWITCHES, *COLLECTION_SWITCHES)
+    assert sorted(rows) == sorted((switch.rule, switch.name, str(switch.within)) for switch in switches)
 
 
 def test_no_switch_is_named_that_is_not_there() -> None:

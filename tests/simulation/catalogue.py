@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
 from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
@@ -9,6 +10,7 @@ from tests.simulation.rules.place_table import PLACE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
 from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
+from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.engine import DUEL, ENGINE, INGEST
 from tests.simulation.scenarios.engine.outages import OUTAGES
 from tests.simulation.scenarios.engine.places import PLACES
@@ -33,11 +35,26 @@ _SWITCHES = (
     *REGION_SWITCHES,
     *OUTAGE_SWITCHES,
     *STANDBY_SWITCHES,
+    *COLLECTION_SWITCHES,
 )
 _RULES = [scenario for switch in _SWITCHES for scenario in switch.scenarios()]
 _SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS, *QUERY_SCRIPTS)
 _LIVES = (*LIFE, *INGEST_LIFE, *FEEDS, *MIRRORS, *ALONE)
-_ALL = (*TINY, *EVENTUAL, RECREATED, PROBED, *ENGINE, *INGEST, *LEASES, *_LIVES, *STANDBY, DUEL, *_SCRIPTS, *_RULES)
+_ALL = (
+    *TINY,
+    *EVENTUAL,
+    RECREATED,
+    PROBED,
+    *ENGINE,
+    *INGEST,
+    *LEASES,
+    *COLLECTIONS,
+    *_LIVES,
+    *STANDBY,
+    DUEL,
+    *_SCRIPTS,
+    *_RULES,
+)
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL}
 """In the order ``scripts/simulate --list`` shows them."""
