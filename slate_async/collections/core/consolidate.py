@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array, number_array
+from slate_async.codec.arrays import mask_array, number_array, numbers_of
 from slate_async.collections.core import ordering
 from slate_async.collections.core.updates import DIFF, Diffs, UpdateSchema, row_text
 from slate_async.errors import CorruptionError, InvalidError
@@ -37,7 +37,7 @@ def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | 
         updates = updates.take(ordering.sorted_order(columns))
         columns = ordering.key_columns(updates, schema)
     changes = ordering.changes(columns)
-    diffs = updates.column(DIFF).to_numpy()
+    diffs: Diffs = numbers_of(updates.column(DIFF))
     if changes.all():
         return updates if diffs.all() else updates.filter(mask_array(diffs != 0))
     starts = np.flatnonzero(changes)
@@ -53,14 +53,14 @@ def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.T
     """``updates`` consolidated, in any order, in batches of any size.
 
     Raises `InvalidError` for a sum that does not fit int64."""
-    diffs = updates.column(DIFF).to_numpy()
+    diffs: Diffs = numbers_of(updates.column(DIFF))
     if not _surely_fits(diffs):
         return pa.Table.from_batches([consolidate(updates, schema)])
     floats = {field.name: field.type for field in schema.data if pa.types.is_floating(field.type)}
     columns = dict(zip(updates.schema.names, updates.columns, strict=True))
     columns |= {name: ordering.total_order(columns[name]) for name in floats}
     table = pa.Table.from_pydict(columns).group_by(schema.key, use_threads=False).aggregate([(DIFF, "sum")])
-    sums = table.column(f"{DIFF}_sum").to_numpy()
+    sums = numbers_of(_one_array(table.column(f"{DIFF}_sum")))
     if not sums.all():
         table = table.filter(mask_array(sums != 0))
     arrays = {name: table.column(name) for name in (*schema.key, f"{DIFF}_sum")}

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import mask_array, mask_of
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.core.values import scalar_of
@@ -156,5 +156,4 @@ def _holds(compare: Any, one: pa.Scalar, other: pa.Scalar) -> bool:
 
 
 def _mask(passed: pa.BooleanArray) -> Mask:
-    mask: Mask = (passed.fill_null(False) if passed.null_count else passed).to_numpy(zero_copy_only=False)
-    return mask
+    return mask_of(passed.fill_null(False) if passed.null_count else passed)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import number_array
+from slate_async.codec.arrays import mask_of, number_array, numbers_of
+from slate_async.codec.key_prefixes import Numbers, order_of_numbers, prefix_numbers
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.updates import UpdateSchema
 
@@ -27,6 +28,8 @@ _SIGNED: dict[Any, tuple[Any, Any]] = {
     pa.float64(): (np.int64, pa.int64()),
 }
 _SAMPLE_ROWS = 256
+_FEWEST_ROWS = 64
+"""Fewer rows are sorted by whole keys at once."""
 
 
 def key_columns(updates: pa.RecordBatch, schema: UpdateSchema) -> list[pa.Array]:
@@ -86,10 +89,47 @@ def is_sorted(columns: list[pa.Array]) -> bool:
 
 
 def sorted_order(columns: list[pa.Array]) -> pa.Array:
+    """Row numbers in the order of keys; rows of one key come in any order.
+
+    The first column is sorted as numbers where it can be (`_leading_numbers`), which is many times faster. Rows whose
+    numbers are equal are then sorted by whole keys; they are nearly in order by then."""
+    numbers = _leading_numbers(columns[0])
+    if numbers is None:
+        return _order_of_keys(columns)
+    order = order_of_numbers(numbers)
+    ordered = numbers[order]
+    ties = np.zeros(len(order), np.bool_)
+    np.equal(ordered[1:], ordered[:-1], out=ties[1:])
+    ties[:-1] |= ties[1:]
+    if ties.any():
+        among = order[ties]
+        rows = number_array(among)
+        keys = [number_array(ordered[ties]), *(column.take(rows) for column in columns)]
+        order[ties] = among[numbers_of(_order_of_keys(keys))]
+    return number_array(order)
+
+
+def _order_of_keys(columns: list[pa.Array]) -> pa.Array:
     """Row numbers in the order of keys. Nulls come last, as Arrow has them where nothing else is said."""
     names = [str(number) for number in range(len(columns))]
     keys = pa.RecordBatch.from_arrays(columns, names=names)
     return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
+
+
+def _leading_numbers(column: pa.Array) -> Numbers | None:
+    """Numbers that are in the order of ``column`` where they differ; ``None`` for too few rows, nulls, other types."""
+    if len(column) < _FEWEST_ROWS or column.null_count:
+        return None
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        numbers = prefix_numbers(column.view(pa.binary()))[0]
+        return numbers if len(numbers) else None
+    if pa.types.is_signed_integer(column.type):
+        signed: Numbers = numbers_of(column).astype(np.int64).view(np.uint64) ^ np.uint64(2**63)
+        return signed
+    if pa.types.is_unsigned_integer(column.type):
+        unsigned: Numbers = numbers_of(column).astype(np.uint64)
+        return unsigned
+    return None
 
 
 def key_of(columns: list[pa.Array], row: int) -> Key:
@@ -141,5 +181,4 @@ def _less(before: pa.Array, after: pa.Array) -> Mask:
 
 
 def _mask(found: pa.BooleanArray) -> Mask:
-    mask: Mask = (found.fill_null(False) if found.null_count else found).to_numpy(zero_copy_only=False)
-    return mask
+    return mask_of(found.fill_null(False) if found.null_count else found)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.codec.arrays import binary_array, number_array
+from slate_async.codec.arrays import binary_array, mask_of, number_array, numbers_of
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.times import TIME_END, TimeKind, Times
@@ -89,7 +89,7 @@ class UpdateSchema:
 
     def times(self, updates: pa.RecordBatch) -> Times:
         """The times of ``updates``, without a copy."""
-        return tuple(updates.column(name).to_numpy() for name in self.kind.columns)
+        return tuple(numbers_of(updates.column(name)) for name in self.kind.columns)
 
     def with_times(self, updates: pa.RecordBatch, times: Times) -> pa.RecordBatch:
         """``updates`` at other ``times``."""
@@ -106,7 +106,7 @@ class UpdateSchema:
         else:
             batch = self._of_rows(list(updates))
         for name in self.kind.columns:
-            _refuse(batch, batch.column(name).to_numpy() >= np.uint64(TIME_END), f"{name} is not below 2**63")
+            _refuse(batch, numbers_of(batch.column(name)) >= np.uint64(TIME_END), f"{name} is not below 2**63")
         return batch
 
     def _of_columns(self, updates: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
@@ -173,7 +173,7 @@ def _column(column: pa.Array | pa.ChunkedArray, field: pa.Field, is_number: bool
                 raise InvalidError(f"column {field.name} has more than 2 GiB; append smaller batches")
             column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if column.null_count and not field.nullable:
-        row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+        row = int(mask_of(column.is_null()).argmax())
         raise InvalidError(f"row {row}: {field.name} is null, which it may not be")
     if is_number and pa.types.is_integer(column.type):
         return _cast(column, field)
@@ -188,7 +188,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
-        numbers = column.to_numpy()
+        numbers = numbers_of(column)
         wrong = numbers < 0 if pa.types.is_uint64(field.type) else numbers >= np.uint64(2**63)
         row = int(wrong.argmax())
         raise InvalidError(f"row {row}: {field.name} {numbers[row]} does not fit {field.type}") from error

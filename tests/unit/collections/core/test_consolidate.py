@@ -151,3 +151,34 @@ def test_pairs_of_times_are_sorted_by_both() -> None:
     rows = [(b"a", (2, 1), 1), (b"a", (1, 9), 1), (b"a", (2, 1), 1), (b"a", (1, 3), 1)]
     expected = [(b"a", (1, 3), 1), (b"a", (1, 9), 1), (b"a", (2, 1), 2)]
     assert consolidate(schema.batch(rows), schema).equals(schema.batch(expected))
+
+
+@pytest.mark.parametrize("times", [1, 2, 40])
+@pytest.mark.parametrize("prefix", ["", "a prefix of all/"])
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        (pa.binary(), lambda text, number: f"{text}{number:03}".encode()),
+        (pa.string(), lambda text, number: f"{text}{number % 50}é{number}"),
+        (pa.binary(), lambda text, number: f"{text}{number % 7} and then {number}".encode()),
+        (pa.binary(), lambda _, number: b"\0" * (number % 9)),
+        (pa.int16(), lambda _, number: number - 100),
+        (pa.uint64(), lambda _, number: 2**64 - 1 - number),
+        (pa.float64(), lambda _, number: (number - 90) / 7),
+        (pa.date32(), lambda _, number: DAY - dt.timedelta(number)),
+        (pa.large_string(), lambda text, number: f"{text}{number}"),
+    ],
+)
+def test_many_rows_are_sorted_as_few_are(kind: pa.DataType, make: Any, prefix: str, times: int) -> None:
+    """By numbers where those differ, and by whole keys where they do not; each data at one time or at more."""
+    schema = UpdateSchema(TimeKind.U64, pa.schema([("x", kind)]))
+    rows = [(make(prefix, number), time, 1) for number in range(200) for time in range(times)]
+    random = np.random.default_rng(len(rows))
+    random.shuffle(rows)
+    sums: dict[tuple[Any, int], int] = {}
+    for data, time, diff in rows:
+        sums[data, time] = sums.get((data, time), 0) + diff
+    found = consolidate(schema.batch(rows), schema)
+    assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == [
+        (*key, sums[key]) for key in sorted(sums)
+    ]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slate_async.codec.columns import Columns
-from slate_async.storage.format.ordering import RUN_ROWS, order_of
+from slate_async.codec.key_prefixes import RUN_ROWS
+from slate_async.storage.format.ordering import order_of
 from tests.support.rows import R, columns_of
 
 prefixes = st.sampled_from([b"", b"p", b"a long prefix of all keys/"])
