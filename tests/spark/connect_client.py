@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from slate_async import spark as slate_spark
+from slate_async import sync
 from tests.integration.writer import say
 
 ROWS = 1_000
@@ -29,6 +30,13 @@ def main() -> None:
     info = slate_spark.bulk_load(rows, path, progress=seen.append)
     say(f"loaded {info.state} {info.rows}")
     say(f"progress {0 < seen[-1].tasks_done <= seen[-1].tasks_total}")
+
+    def broken(progress: slate_spark.LoadProgress) -> None:
+        raise ZeroDivisionError
+
+    say(f"loaded {slate_spark.bulk_load(rows.limit(10), f'{folder}/other', progress=broken).state}")
+    with sync.open_admin(f"{folder}/other") as admin:
+        say(f"left {[job.state for job in admin.ingests.list()]}")
     with slate_spark.reading(spark, path, schema="key string, id long", keyType="string", valueFormat="json") as read:
         say(f"read {read.agg(F.sum('id')).collect()[0][0]}")
     sought = spark.createDataFrame([("000007",), ("none",)], "key string")

@@ -36,6 +36,8 @@ async def test_a_client_loads_reads_and_streams(connect_port: int, tmp_path: Pat
         assert client.received == [
             f"loaded applied {ROWS}",
             "progress True",
+            "loaded applied",
+            "left ['applied']",
             f"read {sum(range(ROWS))}",
             "looked up [('000007', 7)]",
             f"streamed True {ROWS}",

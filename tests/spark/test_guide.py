@@ -1,9 +1,10 @@
-"""The guide on Spark, block by block, as it stands there: a newcomer's path, run against real Spark."""
+"""What pages say of Spark, block by block, as it stands there: a newcomer's path, run against real Spark."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,15 +19,20 @@ from pyspark.sql import functions as F
 
 import slate_async as slate
 from slate_async import spark as slate_spark
-from tests.docs.examples import ROOT, Example, examples_of, in_folder
+from tests.docs.examples import ROOT, Example, examples_of, in_folder, pages
 from tests.spark.test_load import contents, made, small
 
 pytestmark = pytest.mark.timeout(300)
-PAGE = "docs/guide/spark.md"
-EXAMPLES = list(examples_of(PAGE, (ROOT / PAGE).read_text(encoding="utf-8")))
+PAGES = ("docs/guide/spark.md", "docs/operations/spark-deployments.md")
+EXAMPLES = [example for page in PAGES for example in examples_of(page, (ROOT / page).read_text(encoding="utf-8"))]
 NOT_RUN = [
     ("pip install", "not run, because it changes the environment of the tests"),
     ("SLATE_COMPACTION_PARALLELISM=16 slate", "not run, because it needs a cluster"),
+    ("pip install", "not run, because it changes the environment of the tests"),
+    ("PYSPARK_PYTHON=/opt/venv/bin/python", "not run, because it needs a Spark of its own"),
+    ("python3 -m venv venv", "not run, because it needs a cluster"),
+    ("spark-submit --master k8s", "not run, because it needs Kubernetes"),
+    ("spark-submit --deploy-mode cluster", "not run, because it needs EMR"),
 ]
 """How the blocks begin that run nowhere, and their marks: all there may be."""
 ORDERS = "customer string, number int, item string, price decimal(10,2)"
@@ -47,12 +53,12 @@ class Guide:
     def run(self, **names: object) -> dict[str, Any]:
         """Run the block with ``names`` besides those of the first one; all names then. ``_``: what its last expression
         gives."""
-        tree = ast.parse(in_folder(self.example.code, self.folder), f"{PAGE}:{self.example.line}")
+        tree = ast.parse(in_folder(self.example.code, self.folder), f"{self.example.page}:{self.example.line}")
         known: dict[str, Any] = {"spark": self.spark, "F": F, "slate_spark": slate_spark, "slate": slate, **names}
         last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, PAGE, "exec"), known)
+        exec(compile(tree, self.example.page, "exec"), known)
         if last is not None:
-            known["_"] = eval(compile(last, PAGE, "eval"), known)
+            known["_"] = eval(compile(last, self.example.page, "eval"), known)
         return known
 
     def place(self, name: str) -> str:
@@ -166,6 +172,17 @@ def export(guide: Guide) -> None:
     assert (guide.folder / "db.png").stat().st_size > 10_000
 
 
+def notebook(guide: Guide) -> None:
+    guide.put("db", EVENTS)
+    guide.run()
+    assert "[61]" in guide.printed()
+
+
+def databricks(guide: Guide) -> None:
+    guide.put("db", EVENTS)
+    assert guide.run()["_"] == 2
+
+
 BLOCKS: Mapping[str, Callable[[Guide], None]] = {
     "from pyspark.sql import SparkSession": first_steps,
     "orders = slate_spark.read(": typed_rows,
@@ -177,11 +194,16 @@ BLOCKS: Mapping[str, Callable[[Guide], None]] = {
     "prices = slate_spark.read(": join,
     "today = spark.read": batch_of_changes,
     "slate_spark.export_parquet(": export,
+    "import os": notebook,
+    "from slate_async import spark as slate_spark": databricks,
 }
 """How the blocks begin that run here, in their order, and what runs them."""
 
 
 def test_every_block_runs_but_those_that_cannot() -> None:
+    for page in pages():
+        name, text = str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
+        assert name in PAGES or not any(example.in_spark for example in examples_of(name, text)), name
     marks = [(example.code, example.mark) for example in EXAMPLES if not example.in_spark]
     assert [(code[: len(begins)], mark) for (code, mark), (begins, _) in zip(marks, NOT_RUN, strict=True)] == NOT_RUN
     blocks = [example.code for example in EXAMPLES if example.in_spark]
@@ -197,5 +219,6 @@ def test_a_block_of_the_guide_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)  # what a block changes is taken back
     [example] = [example for example in EXAMPLES if example.in_spark and example.code.startswith(begins)]
     BLOCKS[begins](Guide(spark, tmp_path, example, lambda: capsys.readouterr().out))
