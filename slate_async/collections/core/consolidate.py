@@ -33,20 +33,20 @@ def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | 
     stored: the object they were read from; a sum that does not fit int64 then is its `CorruptionError`, otherwise an
     `InvalidError`"""
     columns = ordering.key_columns(updates, schema)
-    if not ordering.is_sorted(columns):
+    boundaries = ordering.boundaries(columns)
+    if boundaries is None:
         updates = updates.take(ordering.sorted_order(columns))
-        columns = ordering.key_columns(updates, schema)
-    changes = ordering.changes(columns)
+        boundaries = ordering.differences(ordering.key_columns(updates, schema))
     diffs: Diffs = numbers_of(updates.column(DIFF))
-    if changes.all():
+    if boundaries.all():
         return updates if diffs.all() else updates.filter(mask_array(diffs != 0))
-    starts = np.flatnonzero(changes)
+    starts = np.flatnonzero(boundaries)
     sums, wrong = sum_groups(diffs, starts)
     if wrong is not None:
         raise _overflowed(updates, int(starts[wrong]), stored)
-    kept = starts[sums != 0]
-    rows = updates.take(number_array(kept))
-    return _with_diffs(rows, sums[sums != 0], schema)
+    boundaries[starts[sums == 0]] = False
+    keys = updates.select(schema.key).filter(mask_array(boundaries))
+    return pa.RecordBatch.from_arrays([*keys.columns, number_array(sums[sums != 0])], schema=schema.arrow)
 
 
 def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.Table:
@@ -84,10 +84,6 @@ def sum_groups(diffs: Diffs, starts: Starts) -> tuple[Diffs, int | None]:
 
 def _surely_fits(diffs: Diffs) -> bool:
     return not len(diffs) or max(int(diffs.max()), -int(diffs.min())) * len(diffs) < 2**63
-
-
-def _with_diffs(updates: pa.RecordBatch, diffs: Diffs, schema: UpdateSchema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*updates.columns[:-1], number_array(diffs)], schema=schema.arrow)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

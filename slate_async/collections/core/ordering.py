@@ -60,11 +60,29 @@ def from_total_order(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return number_array(_flip(column, signed), missing=_nulls(column)).view(kind)
 
 
-def changes(columns: list[pa.Array]) -> Mask:
-    """bool[n]: whether a row's key differs from that of the row before it; True for the first."""
+def boundaries(columns: list[pa.Array]) -> Mask | None:
+    """bool[n]: whether a row's key differs from that of the row before it, True for the first; ``None`` if it is before
+    that in a row. A few rows are asked first."""
     rows = len(columns[0])
+    if rows > _SAMPLE_ROWS and boundaries([column[:_SAMPLE_ROWS] for column in columns]) is None:
+        return None
     differ = np.ones(rows, np.bool_)
-    if rows > 1:
+    same = np.ones(max(rows - 1, 0), np.bool_)
+    for column in columns if rows > 1 else ():
+        before, after = column[:-1], column[1:]
+        if (same & _less(after, before)).any():
+            return None
+        same &= ~_differs(before, after)
+        if not same.any():
+            break
+    differ[1:] = ~same
+    return differ
+
+
+def differences(columns: list[pa.Array]) -> Mask:
+    """`boundaries` of rows that are in order."""
+    differ = np.ones(len(columns[0]), np.bool_)
+    if len(differ) > 1:
         differ[1:] = False
         for column in columns:
             differ[1:] |= _differs(column[:-1], column[1:])
@@ -72,20 +90,8 @@ def changes(columns: list[pa.Array]) -> Mask:
 
 
 def is_sorted(columns: list[pa.Array]) -> bool:
-    """Whether no row's key is before that of the row before it. A few rows are asked first."""
-    if len(columns[0]) > _SAMPLE_ROWS and not is_sorted([column[:_SAMPLE_ROWS] for column in columns]):
-        return False
-    if len(columns[0]) < 2:
-        return True
-    undecided = np.ones(len(columns[0]) - 1, np.bool_)
-    for column in columns:
-        before, after = column[:-1], column[1:]
-        if (undecided & _less(after, before)).any():
-            return False
-        undecided &= ~_differs(before, after)
-        if not undecided.any():
-            break
-    return True
+    """Whether no row's key is before that of the row before it."""
+    return boundaries(columns) is not None
 
 
 def sorted_order(columns: list[pa.Array]) -> pa.Array:
