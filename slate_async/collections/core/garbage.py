@@ -4,8 +4,8 @@ Ordering rules (C24), kept by the types: merged files are listed and those in fl
 read (`Listed.at`), THEN every version from the lowest needed one to that head is read (`Picture.of`). A version that is
 missing ends the round: somebody else collects; it is not a version without batches.
 
-Ordering rule of deletes: pending batches, merged files, then versions, so what is left names nothing that is missing to
-those who may read it.
+Ordering rule of deletes: of a deleted collection the holds (`slate_async.collections.core.sweep`), then pending
+batches, merged files, versions, so what is left names nothing that is missing to those who may read it.
 
 Rules C5, C7, C17, C18 and C22 to C25, C27 of collections.
 """

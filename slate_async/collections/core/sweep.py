@@ -4,9 +4,11 @@ Ordering rules:
 * a head is read, THEN the holds are listed, so what they allow goes with what that head has published (C16, C17)
 * the holds are listed, read, and listed again until no new name appears (C18): a clone made after a listing is missed
   else, while its source, read after it, has moved on or been revoked
+* of a deleted collection the holds go before anything else, listed until a listing shows none: what a reader of a
+  ``compare`` collection looked up counts on its hold, which must not outlive the names that it protects (C14)
 * an expired lease is revoked by compare-and-set; until that was answered yes the hold counts (C19)
 
-Rules C16 to C19 and C29 of collections.
+Rules C14, C16 to C19 and C29 of collections.
 """
 
 from __future__ import annotations
@@ -68,6 +70,11 @@ class Leases:
             and found.etag == self.seen.get(name, ("", 0.0))[0]
             and now_ms - self.seen[name][1] >= found.hold.lease_ms
         ]
+
+
+def to_remove(head: Area, stored: Mapping[str, StoredHold]) -> list[str]:
+    """Holds that anybody may delete: those that were revoked, and all of a deleted collection."""
+    return [name for name, found in stored.items() if head.deleted or found.hold.revoked]
 
 
 def revoking(hold: Hold, nonce: str) -> Hold:

@@ -195,6 +195,15 @@ def ignored(stage: Stage, mine: Controller, name: str, stored: StoredHold) -> Ro
 _is_revoked = controllers.is_revoked
 
 
+def remove_holds_last(stage: Stage, mine: Controller, head: Area) -> Role[None]:
+    """Only the last process of all removes them."""
+    if mine.quiet:
+        yield from _remove_holds(stage, mine, head)
+
+
+_remove_holds = controllers.remove_holds
+
+
 def unfenced(area: Area, epoch: int) -> None:
     """Any epoch may commit."""
     check_open(area)

@@ -187,6 +187,15 @@ COLLECTION_SWITCHES: Sequence[Switch] = (
         appends="compare",
     ),
     _switch(
+        "holds-first",
+        "C14, C28",
+        "what a deleted collection holds is collected before its holds",
+        Patch(controllers, "remove_holds", instead.remove_holds_last),
+        within=60,
+        mood="deleted",
+        appends="compare",
+    ),
+    _switch(
         "since-twophase",
         "C16",
         "compaction goes as far as the holds allow that were listed",

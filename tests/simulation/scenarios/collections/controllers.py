@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from slate_async.collections.core import garbage, names, spine, sweep, times
 from slate_async.collections.core.area import Area, MergedBatch, check_successor
 from slate_async.collections.core.bounds import Bounds, spanning
-from slate_async.collections.core.edits import Absorb, Claim, Finalize, Publish, ReplaceMerged
+from slate_async.collections.core.edits import Absorb, Claim, Finalize, Publish, ReplaceMerged, Tombstone
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.garbage import Listed, MergedFile, PendingFile, Picture, Wanted
 from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.sweep import Leases, Listing
-from slate_async.errors import ConflictError, FencedError
+from slate_async.errors import ClosedError, ConflictError, FencedError
 from tests.simulation.checkers import Violation
 from tests.simulation.scenarios.collections import pending
 from tests.simulation.scenarios.collections.stage import (
@@ -33,7 +33,7 @@ from tests.simulation.scenarios.collections.stage import (
 
 ROUNDS, QUIET_ROUNDS = 400, 16
 TRIES = 8
-AreaEdit = Claim | Publish | ReplaceMerged | Finalize
+AreaEdit = Claim | Publish | ReplaceMerged | Finalize | Tombstone
 
 
 @dataclass(slots=True)
@@ -50,12 +50,12 @@ class Controller:
 def controller(stage: Stage, process: Process, quiet: bool = False) -> Role[None]:
     """Claim the role and do the rounds."""
     mine = Controller(quiet)
-    claimed = yield from commit(stage, Claim(stage.token()))
-    assert claimed is not None
-    mine.epoch = claimed.epoch
-    for _ in range(0 if quiet else 2):
-        stage.spawn(merger(stage, mine), process)
     try:
+        claimed = yield from commit(stage, Claim(stage.token()))
+        assert claimed is not None
+        mine.epoch = claimed.epoch
+        for _ in range(0 if quiet else 2):
+            stage.spawn(merger(stage, mine), process)
         for _ in range(QUIET_ROUNDS if quiet else ROUNDS):
             yield from one_round(stage, mine)
             if quiet:
@@ -64,6 +64,9 @@ def controller(stage: Stage, process: Process, quiet: bool = False) -> Role[None
                 yield from stage.idle(stage.rng.choice((0, 0, 5) if stage.mood in HASTY else (0, 0, 5, 30)))
     except FencedError:
         stage.stats["fenced"] += 1
+    except ClosedError:
+        stage.stats["closed"] += 1
+        yield from bury(stage, mine)
 
 
 def merger(stage: Stage, mine: Controller) -> Role[None]:
@@ -72,8 +75,37 @@ def merger(stage: Stage, mine: Controller) -> Role[None]:
         while True:
             yield from merge_once(stage, mine)
             yield from stage.idle(stage.rng.choice((1, 5, 20)))
-    except FencedError:
+    except (FencedError, ClosedError):
         return
+
+
+def deleter(stage: Stage, process: Process) -> Role[None]:
+    """A process that deletes the collection, whoever holds it."""
+    yield from stage.idle(stage.rng.randrange(20, 150))
+    yield from commit(stage, Tombstone(stage.token()))
+    stage.stats["deletions"] += 1
+    yield from bury(stage, Controller(quiet=False))
+
+
+def bury(stage: Stage, mine: Controller) -> Role[None]:
+    """Take all that is left of a deleted collection, and what zombies put there meanwhile; the holds first: C14."""
+    head: Area = yield stage.read_head()
+    mine.epoch = head.epoch
+    for _ in range(3):
+        yield from remove_holds(stage, mine, head)
+        yield from collect_garbage(stage, mine, head, [])
+
+
+def remove_holds(stage: Stage, mine: Controller, head: Area) -> Role[None]:
+    """Until a listing shows none: C18."""
+    while listed := (yield stage.list(names.READERS)):
+        stored: dict[str, StoredHold] = {}
+        for name in listed:
+            found = yield stage.get(name)
+            if found is not None:
+                stored[name] = StoredHold(found.value, found.etag)
+        for name in sweep.to_remove(head, stored):
+            yield stage.delete(name)
 
 
 # ---- commits
@@ -106,7 +138,7 @@ def is_settled(edit: AreaEdit) -> bool:
 def one_round(stage: Stage, mine: Controller) -> Role[None]:
     """Holds, absorb, publish, collect: C16, C17."""
     head: Area = yield stage.read_head()
-    standing = yield from read_holds(stage, mine)
+    standing = yield from read_holds(stage, mine, head)
     yield from stage.nap("register", 60)
     allows = sweep.allowed(standing)
     mine.target = sweep.compaction_target(head, allows.meet)
@@ -143,7 +175,7 @@ def end_if_given_up(stage: Stage, mine: Controller, published: Area) -> Role[Non
         stage.stats["ended"] += ended is not None
 
 
-def read_holds(stage: Stage, mine: Controller) -> Role[list[Hold]]:
+def read_holds(stage: Stage, mine: Controller, head: Area) -> Role[list[Hold]]:
     """All that stand: C18, C19."""
     listing, standing = Listing(), list[Hold]()
     stored: dict[str, StoredHold] = {}
@@ -155,7 +187,7 @@ def read_holds(stage: Stage, mine: Controller) -> Role[list[Hold]]:
             if found is None:
                 continue
             stored[name] = StoredHold(found.value, found.etag)
-            if found.value.revoked:
+            if sweep.to_remove(head, {name: stored[name]}):
                 yield stage.delete(name)
             elif not (yield from is_revoked(stage, mine, name, stored[name])):
                 standing.append(found.value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from slate_async.collections.core.times import TimeKind, less_equal
 from tests.simulation.checkers import Violation
-from tests.simulation.scenarios.collections.controllers import controller
+from tests.simulation.scenarios.collections.controllers import controller, deleter
 from tests.simulation.scenarios.collections.readers import listener, mover, newcomer, pinner, reader, relay
 from tests.simulation.scenarios.collections.stage import MOODS, Appends, Mood, Process, Role, Stage, consolidated
 from tests.simulation.scenarios.collections.writers import rewriter, writer
@@ -58,11 +58,13 @@ def people(stage: Stage) -> None:
     else:
         for number in range(1 if mood == "names" else rng.randint(1, 3)):
             write(f"w{number}", 0, 0, 50, 150)
-        for _ in range({"names": 4, "walk": 5}.get(mood, rng.random() < 0.6)):
+        for _ in range({"deleted": 4, "names": 4, "walk": 5}.get(mood, rng.random() < 0.6)):
             write("w0", 0, 40, 200)
     run(controller, 0)
     for _ in range(2 if mood == "commit" else rng.random() < 0.5):
         run(controller, 20, 100, 250)
+    if mood == "deleted":
+        run(deleter, 0)
     for role in readers_of(stage):
         run(role, 0, 0, 60, 150, 300)
 
@@ -78,7 +80,7 @@ def readers_of(stage: Stage) -> list[Any]:
             return [listener, listener, listener, reader]
         case "register" if rng.random() < 0.7:
             return [rng.choice((mover, newcomer))] * 2
-        case "lease" | "names" | "register":
+        case "deleted" | "lease" | "names" | "register":
             return [reader] * 4
         case "walk":
             return []

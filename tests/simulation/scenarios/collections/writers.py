@@ -102,6 +102,7 @@ def comparer(stage: Stage) -> Role[None]:
         yield from stage.nap("names", 150)
         yield from stage.nap("walk", 150)
         yield from stage.nap("listen", 80)
+        yield from stage.nap("deleted", 80)
         end = mine.upper if (yield from append(stage, mine)) else None
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from slate_async.collections.core.frontier import DONE, MAX_ELEMENTS, Frontier
 from slate_async.collections.core.holding import Hold, StoredHold
-from slate_async.collections.core.sweep import Allowed, Leases, Listing, allowed, compaction_target, revoking
+from slate_async.collections.core.sweep import (
+    Allowed,
+    Leases,
+    Listing,
+    allowed,
+    compaction_target,
+    revoking,
+    to_remove,
+)
 from tests.support.merged_areas import area_of, at, merged
 
 LEASED = Hold(7, at(5), 100, "n1")
@@ -52,6 +60,12 @@ def test_what_is_revoked_is_not_revoked_again() -> None:
     held = {"r": StoredHold(revoking(LEASED, "s"), "e1")}
     assert held["r"].hold == replace(LEASED, revoked=True, nonce="s")
     assert Leases().noted(held, 0.0).expired(held, 999.0) == []
+
+
+def test_revoked_holds_may_be_removed_and_all_of_a_deleted_collection() -> None:
+    held = {"r": StoredHold(revoking(LEASED, "s"), "e1"), "c": StoredHold(CRITICAL, "x1")}
+    assert to_remove(area_of(), held) == ["r"]
+    assert to_remove(area_of(deleted=True), held) == ["r", "c"]
 
 
 @pytest.mark.parametrize(
