@@ -22,7 +22,7 @@ from typing import Any
 from slate_async.codec.records import no_fields
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.frontier import Frontier
-from slate_async.errors import InternalError
+from slate_async.errors import ClosedError, InternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +177,15 @@ def registered(handle: Handle, head: Area) -> bool:
 def has_version(handle: Handle, head: Area) -> bool:
     """C11: whether what the version of ``handle`` names is kept by what ``head``, read after its hold was confirmed,
     says."""
-    return handle.version is None or head.floor <= handle.version
+    return not head.deleted and (handle.version is None or head.floor <= handle.version)
 
 
 def following_head(handle: Handle, head: Area, *, since: bool = True) -> tuple[int | None, Frontier | None]:
-    """Version and since for the next `attempt` of one that is not believed. ``since``: off if its source covers it."""
+    """Version and since for the next `attempt` of one that is not believed. ``since``: off if its source covers it.
+
+    Raises `ClosedError` if the collection was deleted: then nothing is held for anybody."""
+    if head.deleted:
+        raise ClosedError("the collection was deleted")
     version = None if handle.version is None else max(handle.version, head.version)
     return version, (head.bound if since else None)
 

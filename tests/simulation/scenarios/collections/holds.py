@@ -9,6 +9,7 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import Cover, Handle, Hold, Progress, StoredHold
 from slate_async.collections.core.times import Time
+from slate_async.errors import ClosedError
 from tests.simulation.scenarios.collections.stage import (
     TAKEN,
     UNKNOWN,
@@ -94,7 +95,10 @@ def register(stage: Stage, reader: Reader) -> Role[None]:
 def follow(stage: Stage, reader: Reader, head: Area, *, since: bool) -> Role[None]:
     """A hold that came too late goes to where the head is."""
     stage.stats["late hold"] += 1
-    version, bound = holding.following_head(reader.handle, head, since=since)
+    try:
+        version, bound = holding.following_head(reader.handle, head, since=since)
+    except ClosedError as error:
+        raise LeaseLost from error
     reader.area = head
     yield from write_hold(stage, reader, version=version, since=bound)
 

@@ -29,7 +29,7 @@ from slate_async.collections.core.holding import (
     to_write,
     written,
 )
-from slate_async.errors import InternalError
+from slate_async.errors import ClosedError, InternalError
 from tests.support.merged_areas import area_of, at
 
 HEAD = replace(area_of(), bound=at(4))
@@ -136,6 +136,15 @@ def test_one_that_is_not_believed_follows_the_head() -> None:
 def test_a_critical_registration_needs_no_version() -> None:
     assert registered(CRITICAL, replace(HEAD, floor=99))
     assert not registered(CRITICAL, replace(HEAD, bound=at(5)))
+
+
+@pytest.mark.parametrize("handle", [HELD, CRITICAL, replace(HELD, since=DONE)])
+def test_nothing_is_held_of_a_deleted_collection(handle: Handle) -> None:
+    deleted = replace(HEAD, upper=DONE, since=DONE, bound=DONE, deleted=True)
+    assert not registered(handle, deleted)
+    assert not has_version(handle, deleted)
+    with pytest.raises(ClosedError):
+        following_head(handle, deleted)
 
 
 CLONE = cloning("clone", HELD, HEAD, 1000)
