@@ -86,7 +86,24 @@ with tempfile.TemporaryDirectory() as folder:
 """Reads, writes, compacts and follows, in a folder."""
 
 
-@pytest.mark.parametrize("code", ["import slate_async.cli.app", LONG_STORY], ids=["commands", "story"])
+COLLECTION = """
+from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.merging import merge, slices_of
+from slate_async.collections.core.times import TimeKind
+from slate_async.collections.core.updates import UpdateSchema
+
+schema = UpdateSchema.of_bytes(TimeKind.U64)
+updates = consolidate(schema.batch([(b"%d" % (n % 90), n, 1) for n in range(200)]), schema)
+merged = list(merge([slices_of(updates, 64), [schema.empty()]], schema, Frontier([(300,)])))
+assert sum(map(len, merged)) == 90 and schema.batch(merged[0]).equals(merged[0])
+"""
+"""Updates are taken, sorted, merged."""
+
+
+@pytest.mark.parametrize(
+    "code", ["import slate_async.cli.app", LONG_STORY, COLLECTION], ids=["commands", "story", "collection"]
+)
 def test_pandas_is_not_imported_by_the_engine(code: str) -> None:
     pytest.importorskip("pandas")
     assert "pandas" not in run(f"{code}\n{REPORT}")

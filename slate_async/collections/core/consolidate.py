@@ -59,7 +59,8 @@ def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.T
     floats = {field.name: field.type for field in schema.data if pa.types.is_floating(field.type)}
     columns = dict(zip(updates.schema.names, updates.columns, strict=True))
     columns |= {name: ordering.total_order(columns[name]) for name in floats}
-    table = pa.Table.from_pydict(columns).group_by(schema.key, use_threads=False).aggregate([(DIFF, "sum")])
+    table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
+    table = table.group_by(schema.key, use_threads=False).aggregate([(DIFF, "sum")])
     sums = numbers_of(_one_array(table.column(f"{DIFF}_sum")))
     if not sums.all():
         table = table.filter(mask_array(sums != 0))
@@ -87,7 +88,7 @@ def _surely_fits(diffs: Diffs) -> bool:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
 def _overflowed(updates: pa.RecordBatch, row: int, stored: str | None) -> InvalidError | CorruptionError:

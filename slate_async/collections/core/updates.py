@@ -85,7 +85,7 @@ class UpdateSchema:
 
     def empty(self) -> pa.RecordBatch:
         """No updates."""
-        return pa.RecordBatch.from_pylist([], schema=self.arrow)
+        return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in self.arrow.types], schema=self.arrow)
 
     def times(self, updates: pa.RecordBatch) -> Times:
         """The times of ``updates``, without a copy."""
@@ -171,7 +171,7 @@ def _column(column: pa.Array | pa.ChunkedArray, field: pa.Field, is_number: bool
         if isinstance(column, pa.ChunkedArray):
             if column.num_chunks > 1:
                 raise InvalidError(f"column {field.name} has more than 2 GiB; append smaller batches")
-            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            column = column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
     if column.null_count and not field.nullable:
         row = int(mask_of(column.is_null()).argmax())
         raise InvalidError(f"row {row}: {field.name} is null, which it may not be")
