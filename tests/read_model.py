@@ -16,6 +16,7 @@ from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.passing import Passing
 from slate_async.storage.sst.reader import SstReader
 from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
 from tests.support.rows import R, columns_of, rows_of
@@ -125,7 +126,9 @@ class FakeTable:
                 return RowHit(*row[1:])
         return None
 
-    def probe(self, key: bytes, hashed: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
+    def probe(
+        self, key: bytes, hashed: int, max_seq: int, reading: bool = False, passing: Passing | None = None
+    ) -> RowHit | NeedsIO | None:
         assert hashed == key_hash(key)
         if not self.loaded:
             return NEEDS_IO

@@ -92,6 +92,19 @@ class CountingStore:
         return
 
 
+class StoreAtHand(CountingStore):
+    """It has everything in memory, and counts what is read at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_at_once = 0
+
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        self.read_at_once += 1
+        data = self.objects[key]
+        return data[offset : offset + length] if len(data) == size else None
+
+
 class CountingOffload:
     """Runs functions at once, after one turn of the loop, and counts them."""
 

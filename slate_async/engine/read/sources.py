@@ -16,6 +16,7 @@ from slate_async.codec.columns import Columns
 from slate_async.errors import InternalError
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.around import Around
+from slate_async.storage.sst.passing import Passing
 from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, RowPage
 
 BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
@@ -40,9 +41,12 @@ class TableSource(Protocol):
     async def load(self) -> SstMeta:
         """Bring index and filter in; concurrent calls share one load, a failed one may be called again."""
 
-    def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
+    def probe(
+        self, key: bytes, key_hash: int, max_seq: int, reading: bool = False, passing: Passing | None = None
+    ) -> RowHit | NeedsIO | None:
         """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not in memory. With ``reading`` a block
-        may be read without waiting, which takes some ten microseconds. Never suspends."""
+        may be read without waiting, which takes some ten microseconds. Never suspends. ``passing``: of a call for many
+        keys, which ascend; indexes that somebody holds are in memory then, too."""
 
     def around(self, key: bytes, most_rows: int) -> Around | None:
         """The keys around ``key`` that one block alone may hold, of about ``most_rows`` rows at most; ``None`` if there

@@ -132,7 +132,7 @@ class RawBlock:
             self._kinds = view[at : at + rows]
 
     def _check_fixed(self) -> None:
-        if self._seqs is not None and _highest(self._seqs) > MAX_SEQ:
+        if self._seqs is not None and not bytes(self._seqs.cast("B")[7::8]).isascii():  # MAX_SEQ has 63 bits
             raise BadBlockError("a sequence number is out of range")
         highest = self._kind if self._kinds is None else max(bytes(self._kinds))
         if highest > MERGE:
@@ -223,7 +223,7 @@ class RawBlock:
     @property
     def newest(self) -> int:
         """The highest sequence number."""
-        return self.seq(self.rows - 1) if self._seqs is None else _highest(self._seqs)
+        return self.seq(self.rows - 1) if self._seqs is None else int(np.frombuffer(self._seqs, np.uint64).max())
 
     def columns(self, seen_from: int | None = None) -> Columns:
         """The rows as views of ``data``. ``seen_from``: see `Columns`."""
@@ -267,10 +267,6 @@ def _filled(rows: int, value: int, kind: type[_Number]) -> npt.NDArray[_Number]:
     array = np.full(rows, value, kind)
     array.flags.writeable = False
     return array
-
-
-def _highest(numbers: memoryview) -> int:
-    return max(numbers.tolist()) if len(numbers) <= FEW_ROWS else int(np.frombuffer(numbers, np.uint64).max())
 
 
 def _cut(data: bytes, base: int, offsets: memoryview[int], width: int, low: int, stop: int) -> list[bytes]:
@@ -324,7 +320,7 @@ def _check_offsets(offsets: memoryview[int], rows: int, total: int, keys: bool =
     Returns by how much each time, if that is the same, else 0; of many `NOT_MEASURED`."""
     if rows <= FEW_ROWS:
         width = total // rows
-        if 0 < width <= MAX_KEY_BYTES and offsets.cast("B") == _even(width, rows) and width * rows == total:
+        if 0 < width <= MAX_KEY_BYTES and offsets.tobytes() == _even(width, rows) and width * rows == total:
             return width
         cuts: list[int] = offsets.tolist()
         rising = cuts == sorted(cuts)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
+from slate_async.storage.format.index import Index
 from slate_async.storage.format.sst import SstMeta
 
 T = TypeVar("T")
@@ -55,3 +56,10 @@ def raw_bytes_of(meta: SstMeta, numbers: Sequence[int], blocks: Sequence[StoredB
     if len(sizes) > 1 and nbytes > most_bytes:
         raise TooLargeError(dict(zip(numbers, sizes, strict=True)), most_bytes)
     return min(nbytes, most)
+
+
+def stored_blocks(index: Index, numbers: Sequence[int], data: bytes, base: int) -> list[StoredBlock]:
+    """The blocks ``numbers`` in ``data``, which was read at byte ``base``."""
+    view = memoryview(data)
+    offsets, sizes, crcs = index.offsets, index.stored_bytes, index.crcs
+    return [StoredBlock(view[offsets[n] - base : offsets[n] - base + sizes[n]], offsets[n], crcs[n]) for n in numbers]

@@ -22,17 +22,16 @@ from slate_async.objectstore.sync_read import SYNC_READ_BYTES, read_sync_of
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import open_block, stored_raw_bytes
-from slate_async.storage.format.block_parts import StoredBlock
-from slate_async.storage.format.index import Index
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.format.separate_blocks import open_each
 from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.storage.sst.around import Around
 from slate_async.storage.sst.cache import BlockCache
-from slate_async.storage.sst.fitting import raw_bytes_of
+from slate_async.storage.sst.fitting import raw_bytes_of, stored_blocks
 from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.storage.sst.override import Override
+from slate_async.storage.sst.passing import Passing
 from slate_async.storage.sst.pieces import in_pieces
 from slate_async.storage.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.storage.sst.shares import ReadShares
@@ -143,18 +142,22 @@ class SstReader:
         self.used = True
         return meta
 
-    def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
+    def probe(
+        self, key: bytes, key_hash: int, max_seq: int, reading: bool = False, passing: Passing | None = None
+    ) -> RowHit | NeedsIO | None:
         """`get` without suspending: `NEEDS_IO` if something it needs is not in memory. With ``reading`` one block may
-        be read without waiting and decoded, which takes some ten microseconds."""
-        meta = self._meta
+        be read without waiting and decoded, which takes some ten microseconds; ``passing``: of a call for many keys."""
+        meta = self._meta or (None if passing is None else self._known())
         if meta is None:
             return NEEDS_IO
         self.used = True
         number = self._candidate(meta, key, key_hash)
         while number is not None:
             block = self._cache.get(self._owner, number, count_miss=False)
+            if block is None and passing is not None and number == passing.number:
+                block = passing.block
             if block is None:
-                block = self._block_sync(meta, number) if reading else None
+                block = self._block_sync(meta, number, passing) if reading else None
                 reading = False
                 if block is None:
                     return NEEDS_IO
@@ -327,7 +330,7 @@ class SstReader:
             return then(batches)
 
         async with self._room_for(length):
-            blocks = _stored_blocks(index, numbers, await self._read(first, length), first)
+            blocks = stored_blocks(index, numbers, await self._read(first, length), first)
             raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
             async with self._cache.decoding.hold(raw_bytes):
                 return await self._offload.run(decode)
@@ -344,8 +347,9 @@ class SstReader:
         cached = self._cache.get(self._owner, number)
         return await self._once(number, lambda: self._fetch(meta, number)) if cached is None else cached
 
-    def _block_sync(self, meta: SstMeta, number: int) -> LoadedBlock | None:
-        """The block, now cached, if the store reads it without waiting and it is not large."""
+    def _block_sync(self, meta: SstMeta, number: int, passing: Passing | None = None) -> LoadedBlock | None:
+        """The block, if the store reads it without waiting and it is not large. It is cached now, unless ``passing``
+        wants more than the cache holds."""
         if not self._cache.capacity_bytes:
             return None  # concurrent reads of a block then at least share one fetch
         data = self._read_sync(self.key, meta.index.offsets[number], meta.index.stored_bytes[number], self.size)
@@ -353,7 +357,10 @@ class SstReader:
             return None
         block = self._decode_one(meta, number, data)
         self._cache.miss()
-        self._cache.put(self._owner, number, block)
+        if passing is None or passing.fits(self._cache.capacity_bytes, meta):
+            self._cache.put(self._owner, number, block)
+        else:
+            passing.number, passing.block = number, block
         return block
 
     async def _once(self, name: int | None, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -385,7 +392,7 @@ class SstReader:
     async def _decode(self, meta: SstMeta, run: list[int], data: bytes, base: int) -> list[LoadedBlock]:
         """The blocks of ``run`` in ``data``, which was read at byte ``base``."""
         index = meta.index
-        parts = _stored_blocks(index, run, data, base)
+        parts = stored_blocks(index, run, data, base)
 
         def decode() -> list[LoadedBlock]:
             if len(run) == 1 and len(parts[0].data) == len(data):
@@ -489,10 +496,3 @@ class SstReader:
 
 def _differ_in_rows(object_name: str, offset: int) -> CorruptionError:
     return CorruptionError("block and index differ in rows", object_name=object_name, offset=offset)
-
-
-def _stored_blocks(index: Index, numbers: Sequence[int], data: bytes, base: int) -> list[StoredBlock]:
-    """The blocks ``numbers`` in ``data``, which was read at byte ``base``."""
-    view = memoryview(data)
-    offsets, sizes, crcs = index.offsets, index.stored_bytes, index.crcs
-    return [StoredBlock(view[offsets[n] - base : offsets[n] - base + sizes[n]], offsets[n], crcs[n]) for n in numbers]

@@ -13,8 +13,11 @@ from slate_async.errors import InternalError
 from slate_async.runtime.gather import AT_ONCE, gather
 from slate_async.runtime.yield_budget import CALLS_PER_LOOK
 from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.cache import BlockCache
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
 from tests.read_model import FakeTable, Version, ample_budget, exhausted_budget, run, table, tombstone, versions
+from tests.support.rows import R, sst_of
+from tests.support.sst_readers import StoreAtHand, reader_of
 
 
 def memtable(*rows: Version) -> Memtable:
@@ -299,3 +302,17 @@ async def test_together_is_cancelled_with_its_caller() -> None:
 
 def test_max_seq_is_the_default_limit() -> None:
     assert ReadView([], [], [], yield_budget=exhausted_budget()).max_seq == MAX_SEQ
+
+
+async def test_many_keys_read_no_index_twice_however_small_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slate_async.engine.read.many.TABLES_TOGETHER", 3)
+    store, cache, tables = StoreAtHand(), BlockCache(1000), []
+    for number in range(10):
+        rows = [R(b"%02d %04d" % (number, at), b"v" * 50, 1 + at) for at in range(2000)]
+        source = reader_of(store, sst_of(rows, block_bytes=4000), cache=cache, key=f"sst/{number}")
+        tables.append(Table(rows[0].key, rows[-1].key, source))
+    view = ReadView([], [], [Run(tables)], yield_budget=exhausted_budget())
+    keys = [b"%02d %04d" % (number, at) for number in range(10) for at in range(0, 2100, 300)]
+    values = await view.get_many(keys, 0)
+    assert values == [b"v" * 50 if key[3:] < b"2000" else None for key in keys]
+    assert (len(store.reads), store.read_at_once, cache.stats().blocks) == (10, 70, 0)

@@ -9,25 +9,13 @@ from hypothesis import strategies as st
 from slate_async.errors import CorruptionError
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.passing import Passing
 from slate_async.types import MAX_SEQ, NEEDS_IO
 from tests.support.rows import R, sst_of
-from tests.support.sst_readers import CountingStore, forget_blocks, reader_of
+from tests.support.sst_readers import StoreAtHand, forget_blocks, reader_of
 from tests.unit.storage.sst.test_reader import LATEST, big_rows, big_sst, hit
 
 KEY, VALUE = 100, b"v" * 50
-
-
-class StoreAtHand(CountingStore):
-    """It has everything in memory, and counts what is read at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_at_once = 0
-
-    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        self.read_at_once += 1
-        data = self.objects[key]
-        return data[offset : offset + length] if len(data) == size else None
 
 
 async def test_a_block_is_read_without_waiting_where_that_is_allowed_and_then_cached() -> None:
@@ -148,6 +136,24 @@ async def test_one_block_is_read_for_a_look() -> None:
     for looks in (1, 2, 3):
         assert reader.probe(b"key", key_hash(b"key"), 5, True) is NEEDS_IO
         assert store.read_at_once == looks
+
+
+@pytest.mark.parametrize("fits", [False, True])
+async def test_many_keys_read_each_block_once_and_leave_the_cache_alone_if_it_cannot_hold_them(fits: bool) -> None:
+    store, rows, cache = StoreAtHand(), big_rows(), BlockCache(64 << 20)
+    reader = reader_of(store, big_sst(rows), cache=cache)
+    blocks = len((await reader.load()).index)
+    reader.drop_index()
+    passing = Passing(1 if fits else 1 << 30)
+    assert reader.probe(rows[0].key, key_hash(rows[0].key), LATEST, True, passing) is NEEDS_IO
+    held = await reader.load()
+    reader.drop_index()
+    assert reader.probe(rows[0].key, key_hash(rows[0].key), LATEST, True) is NEEDS_IO, "it is not held for all"
+    for row in rows:
+        assert reader.probe(row.key, key_hash(row.key), LATEST, True, passing) == hit(row)
+        assert reader.probe(row.key + b"!", key_hash(row.key + b"!"), LATEST, True, passing) is None
+    assert store.read_at_once == cache.stats().misses == len(held.index) == blocks
+    assert cache.stats().blocks == blocks * fits
 
 
 async def test_a_large_block_is_not_decoded_on_the_loop() -> None:
