@@ -16,9 +16,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import slate_async as slate
 from slate_async.spark.arrangement import ColumnLike
 from slate_async.spark.arrow_types import struct_of
-from slate_async.spark.lease import make_checkpoint
+from slate_async.spark.key_order import in_key_order, place_of, range_bounds, usual_tasks
 from slate_async.spark.options import OptionValue, as_strings, check_choice
-from slate_async.spark.plan import KeyPartition, ReadPlan, checkpoint_id, open_partition
+from slate_async.spark.plan import KeyPartition, ReadPlan, open_partition, read_plan
 from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.tuple_key import encode_key
 from slate_async.spark.typed_rows import KEY, OF_ROW, VALUE, RowReader
@@ -36,6 +36,7 @@ def lookup(
     key: ColumnLike | Sequence[ColumnLike] = KEY,
     columns: StructType | str = "value binary",
     how: LookupHow = "left",
+    partitions: int | None = None,
     **options: OptionValue,
 ) -> DataFrame:
     """``df`` with what the database at ``path`` has under the key of each of its rows.
@@ -43,12 +44,17 @@ def lookup(
     key: a binary or string column, or the columns of a key of several parts
     columns: what is added, e.g. ``"name string, age int"`` with ``valueFormat="json"``; by default the value as it is
     how: rows without such a key have nulls (``"left"``), or are left out (``"inner"``)
+    partitions: so many tasks at most, by default as many as Spark has cores (8 with Spark Connect). Rows are moved to
+    the task that reads their range of keys; with 0 they stay where they are, for frames whose keys are spread so
+    already, or lie too close together
     options: as of `read`, except for those that say which keys are read
 
     The database is read as it is at this call, or at ``checkpoint``; the checkpoint that is made for it expires as that
     of `read`. Runs with the query. Raises `InvalidError` for wrong options and columns, and what making a checkpoint
     raises."""
     check_choice("how", how, LookupHow)
+    if partitions is not None and partitions < 0:
+        raise slate.InvalidError(f"partitions={partitions}: a number of tasks, or 0")
     wanted = ReadOptions.of({**as_strings(options), "path": path})
     if wanted.start is not None or wanted.end is not None or wanted.prefix is not None or wanted.columns is not None:
         raise slate.InvalidError(
@@ -66,7 +72,8 @@ def lookup(
     kind = keyed.schema[sought].dataType
     if not isinstance(kind, BinaryType | StringType):
         raise slate.InvalidError(f"the key is {kind.simpleString()}; it must be binary, or a string, stored as UTF-8")
-    plan = this_worker().run(partial(_plan, wanted))
+    tasks = usual_tasks(df.sparkSession) if partitions is None else partitions
+    plan, bounds = this_worker().run(partial(_plan, wanted, tasks))
     schema = StructType([*df.schema.fields, *(StructField(field.name, field.dataType) for field in added)])
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,14 +81,15 @@ def lookup(
             if batch.num_rows:
                 yield this_worker().run(partial(_joined, batch, sought, plan, rows, how))
 
+    if bounds:
+        keyed = in_key_order(keyed, sought, bounds, tasks)
     return keyed.mapInArrow(run, schema)
 
 
-async def _plan(options: ReadOptions, environment: slate.Environment) -> ReadPlan:
-    if options.checkpoint is not None:
-        return ReadPlan(options, await checkpoint_id(options.checkpoint, options, environment), None)
-    lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
-    return ReadPlan(options, str(lease.checkpoint), lease)
+async def _plan(options: ReadOptions, tasks: int, environment: slate.Environment) -> tuple[ReadPlan, list[bytes]]:
+    """What is read, and the bounds of ranges for so many tasks."""
+    async with read_plan(options, environment) as (plan, seen):
+        return plan, await range_bounds(seen, tasks) if tasks > 1 else []
 
 
 async def _joined(
@@ -97,7 +105,8 @@ async def _joined(
     found = pa.record_batch([possible.filter(there), values.filter(there)], names=[KEY, VALUE])
     decoded = rows.read(found)
     places = pc.index_in(keys.cast(pa.binary()), found.column(KEY))
-    columns = [*batch.drop_columns([sought]).columns, *decoded.take(places).columns]
-    names = [*(name for name in batch.schema.names if name != sought), *decoded.schema.names]
+    given = [name for name in batch.schema.names if name not in (sought, place_of(sought))]
+    columns = [*batch.select(given).columns, *decoded.take(places).columns]
+    names = [*given, *decoded.schema.names]
     whole = pa.record_batch(columns, names=names)
     return whole.filter(places.is_valid()) if how == "inner" else whole

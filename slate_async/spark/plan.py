@@ -44,22 +44,31 @@ class KeyPartition(InputPartition):
 
 
 async def plan_partitions(options: ReadOptions, span: KeyRange, environment: slate.Environment) -> list[KeyPartition]:
-    """Fix the read point, by a new checkpoint if none is given, and cut ``span`` by bytes."""
+    """Fix the read point, and cut ``span`` by bytes."""
+    async with read_plan(options, environment) as (plan, seen):
+        splits = await seen.splits(span.start, span.end, target_bytes=options.partition_bytes)
+    return [KeyPartition(plan, split.start, split.end) for split in splits]
+
+
+@asynccontextmanager
+async def read_plan(
+    options: ReadOptions, environment: slate.Environment
+) -> AsyncGenerator[tuple[ReadPlan, slate.Snapshot], None]:
+    """What tasks will read, which is fixed by a new checkpoint if ``options`` name none, and what it shows. A block
+    that fails leaves no checkpoint."""
     if options.checkpoint is not None:
-        checkpoint = await checkpoint_id(options.checkpoint, options, environment)
-        return await _cut(ReadPlan(options, checkpoint, None), span)
+        plan = ReadPlan(options, await checkpoint_id(options.checkpoint, options, environment), None)
+        async with _open_seen(plan) as seen:
+            yield plan, seen
+        return
     lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
+    plan = ReadPlan(options, str(lease.checkpoint), lease)
     try:
-        return await _cut(ReadPlan(options, str(lease.checkpoint), lease), span)
+        async with _open_seen(plan) as seen:
+            yield plan, seen
     except Exception:
         await drop_checkpoint(environment, lease)
         raise
-
-
-async def _cut(plan: ReadPlan, span: KeyRange) -> list[KeyPartition]:
-    async with _open_seen(plan) as seen:
-        splits = await seen.splits(span.start, span.end, target_bytes=plan.options.partition_bytes)
-    return [KeyPartition(plan, split.start, split.end) for split in splits]
 
 
 async def checkpoint_id(checkpoint: str, options: ReadOptions, environment: slate.Environment) -> str:

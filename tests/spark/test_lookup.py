@@ -62,6 +62,64 @@ def test_it_sees_the_database_as_it_was_at_the_call(spark: SparkSession, tmp_pat
     assert [bytes(row.value) for row in again] == [b"2", b"2"]
 
 
+def test_rows_go_to_the_tasks_that_read_their_keys(
+    spark: SparkSession, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slate_async.spark.key_order.RANGE_BYTES", 1000)
+    number = F.col("id").cast("int")
+    ids = F.when(
+        number % 7 != 0, F.format_string("%04d", number % 600)
+    )  # each key some times, a hundred missing, nulls
+    df = spark.range(0, 3000, 1, 3).select(number.alias("at"), ids.alias("id"))
+
+    def keys_of_tasks(**how: int) -> list[list[str]]:
+        looked_up = slate_spark.lookup(df, str(people), key="id", **JSON, **how)  # type: ignore[arg-type]
+        assert looked_up.columns == ["at", "id", "name", "age"]
+        rows = looked_up.select(
+            "*", F.spark_partition_id().alias("task"), F.monotonically_increasing_id().alias("order")
+        )
+        tasks: dict[int, list[str]] = {}
+        found = {}
+        for row in sorted(rows.collect(), key=lambda row: row.order):
+            tasks.setdefault(row.task, []).append(row.id)
+            found[row.at] = (row.name, row.age)
+        assert found == {
+            at: (f"n{at % 600}", at % 600 % 90) if at % 7 and at % 600 < 500 else (None, None) for at in range(3000)
+        }
+        return list(tasks.values())
+
+    for tasks in (keys_of_tasks(), keys_of_tasks(partitions=4)):
+        assert len(tasks) in (2, 4)
+        keys = [[key for key in ids if key is not None] for ids in tasks]
+        assert keys == [sorted(some) for some in keys]
+        assert sum(len(set(some)) for some in keys) == len(set().union(*keys)), "a key is looked up by one task"
+        assert all(len(some) > 2500 / len(keys) / 2 for some in keys)
+        nulls = [sum(key is None for key in ids) for ids in tasks]
+        assert sum(nulls) == 429
+        assert max(nulls) < 300, "not all in one task"
+    stayed = keys_of_tasks(partitions=0)
+    assert len(stayed) == 3
+    assert len({*stayed[0]} & {*stayed[1]}) > 100
+
+
+def test_rows_are_told_apart_by_keys_alone(spark: SparkSession, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are equal stay as many as they were; keys may be bytes that are no text."""
+    monkeypatch.setattr("slate_async.spark.key_order.RANGE_BYTES", 1000)
+    twice = [(b"0001",), (b"0001",), (b"\xff",), (b"0499",), (None,), (None,)]
+    df = spark.createDataFrame(twice, "key binary")
+    left = slate_spark.lookup(df, str(people), columns="age int", valueFormat="json").collect()
+    assert sorted((bytes(row.key or b"-"), row.age or 0) for row in left) == [
+        *[(b"-", 0)] * 2,
+        *[(b"0001", 1)] * 2,
+        (b"0499", 499 % 90),
+        (b"\xff", 0),
+    ]
+    inner = slate_spark.lookup(df, str(people), columns="age int", valueFormat="json", how="inner")
+    assert sorted(row.age for row in inner.collect()) == [1, 1, 499 % 90]
+    nobody = df.filter("false")
+    assert slate_spark.lookup(nobody, str(people), how="inner").collect() == []
+
+
 def test_what_a_lookup_cannot_mean_is_refused(spark: SparkSession, people: Path) -> None:
     df = spark.createDataFrame([("a", 1)], "key string, number int")
     for more, said in (
@@ -71,9 +129,14 @@ def test_what_a_lookup_cannot_mean_is_refused(spark: SparkSession, people: Path)
         ({"key": "number"}, "the key is int; it must be binary, or a string"),
         ({"how": "outer"}, "how is one of 'left', 'inner'"),
         ({"prefix": "a"}, "a lookup has the keys of its rows"),
+        ({"partitions": -1}, "partitions=-1: a number of tasks, or 0"),
+        ({"key": F.lit(1.5)}, "the key is double"),
+        ({"key": F.current_date()}, "the key is date"),
     ):
         with pytest.raises(slate.InvalidError, match=said):
             slate_spark.lookup(df, str(people), **more)  # type: ignore[arg-type]
+    with pytest.raises(slate.InvalidError, match="a key has one part at least"):
+        slate_spark.lookup(df, str(people), key=[])
     one = df.select(F.lit("0001").alias("key"))
     wrong = slate_spark.lookup(one, str(people), columns="name int", valueFormat="json")
     with pytest.raises(PySparkException, match="InvalidError: the value of key b'0001' is not JSON of the schema"):
