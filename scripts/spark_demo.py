@@ -1,9 +1,10 @@
 """Load, read, stream, compact and export a data set with Spark, and judge that every row is where it belongs.
 
 Processes: this one is a driver with two cores; ``--role write`` writes beside it all the while; ``--role stream`` is
-another driver, which is killed with SIGKILL while it copies one database into another by the change feed, and started
-again. Rows are compared by their number and the sum of the checksums of each; that the stream applied each micro-batch
-once is judged by the change feeds of both databases.
+another driver, which is killed with SIGKILL, its JVM with it, while it copies one database into another by the change
+feed, and started again. What it prints goes to a file beside the data, which is shown if it ends by itself. Rows are
+compared by their number and the sum of the checksums of each; that the stream applied each micro-batch once is judged
+by the change feeds of both databases.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +45,8 @@ LEAST_BATCH_ROWS = 2_000
 BATCHES = 10
 """A micro-batch has as many changes as a tenth of the data set has rows. (What one load brought is in one of them.)"""
 KILLS = 2
+SHOWN_PHASES = 3
+"""Of the micro-batches of the last driver, the longest."""
 PROCESS_LIMIT_S = 1_800
 Sum = tuple[int, int]
 """Rows, and the sum of the CRC-32 of each (key and value)."""
@@ -56,6 +61,7 @@ class Demo:
         self.folder, self.rows = folder, rows
         self.console = console
         self.wrong: list[str] = []
+        self.parts = Table()
         self.table = Table(title="What happened")
         self.table.add_column("step")
         for heading in ("rows", "seconds", "rows/s"):
@@ -149,13 +155,23 @@ def copying(spark: SparkSession, demo: Demo, **trigger: bool) -> StreamingQuery:
 
 @contextmanager
 def process(role: str, demo: Demo) -> Iterator[subprocess.Popen[str]]:
-    """This script in another role, killed at the end if it still runs."""
+    """This script in another role, killed at the end with all below it that still runs: a JVM whose driver is killed
+    alone stops Spark under a query that runs, with pages of traces. What it says of errors is in `log_of`."""
     command = [sys.executable, __file__, "--role", role, "--folder", str(demo.folder), "--rows", str(demo.rows)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    with (
+        log_of(role, demo).open("a") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True) as running,
+    ):
         try:
             yield running
         finally:
-            running.kill()
+            with suppress(ProcessLookupError):  # all of them have ended
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def log_of(role: str, demo: Demo) -> Path:
+    """What the processes of that role wrote to their standard error."""
+    return demo.folder / f"{role}.log"
 
 
 # ---- steps
@@ -213,24 +229,75 @@ def until_committed(demo: Demo, count: int, running: subprocess.Popen[str]) -> N
     deadline = time.monotonic() + PROCESS_LIMIT_S
     while not (demo.checkpoint / "commits" / str(count - 1)).exists():
         if running.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("the streaming process did not come so far")
+            sys.stderr.write(log_of("stream", demo).read_text())
+            raise SystemExit("the streaming process did not come so far; see above")
         time.sleep(0.05)
+
+
+class Start(NamedTuple):
+    """A driver of the stream: when it was started, and when its session was there, in seconds since 1970."""
+
+    who: str
+    began: float
+    up: float
+
+
+def table_of(starts: list[Start], checkpoint: Path) -> Table:
+    """Where the seconds of the stream went, up to now: by the times of the files in its checkpoint."""
+    ended = time.time()
+    begun, done = (
+        {int(file.name): file.stat().st_mtime for file in (checkpoint / name).glob("[0-9]*")}
+        for name in ("offsets", "commits")
+    )
+    table = Table("part", title="Where the seconds of the stream went")
+    table.add_column("seconds", justify="right")
+    accounted = 0.0
+    for start, stop in zip(starts, [*(later.began for later in starts[1:]), ended], strict=True):
+        first = min((number for number, end in done.items() if start.up < end < stop), default=None)
+        until = stop if first is None else done.pop(first)
+        table.add_row(f"{start.who}: its start", f"{start.up - start.began:.1f}")
+        table.add_row(f"{start.who}: until its first micro-batch is committed", f"{until - start.up:.1f}")
+        accounted += until - start.began
+    took = [end - begun[number] for number, end in done.items()]
+    table.add_row(f"the other {len(took)} micro-batches", f"{sum(took):.1f}")
+    table.add_row(
+        "between them, and for the ends of drivers and writer", f"{ended - starts[0].began - accounted - sum(took):.1f}"
+    )
+    return table
+
+
+def phases_of(query: StreamingQuery) -> Counter[str]:
+    """Milliseconds of each phase of its micro-batches, as Spark calls them."""
+    found: Counter[str] = Counter()
+    for progress in query.recentProgress:
+        found.update(progress.durationMs)
+    del found["triggerExecution"]  # all of them together
+    return found
 
 
 def stream(spark: SparkSession, demo: Demo, writer: subprocess.Popen[str], kills: int) -> None:
     """Copy all changes while the writer writes, with a driver that is killed; then let it finish."""
-    began = time.perf_counter()
+    starts: list[Start] = []
     for killed in range(1, kills + 1):
+        began = time.time()
         with process("stream", demo) as running:
+            assert running.stdout is not None
+            running.stdout.readline()
+            starts.append(Start(f"driver {killed}", began, time.time()))
             until_committed(demo, killed * 2, running)
-            running.send_signal(signal.SIGKILL)
         demo.console.print(f"the streaming driver was killed after {killed * 2} micro-batches or more")
+    began = time.time()
     writer.send_signal(signal.SIGTERM)
     assert writer.stdout is not None
     demo.console.print(f"the writer wrote {int(writer.stdout.readline()):,} rows all the while")
     writer.wait(PROCESS_LIMIT_S)
-    copying(spark, demo, availableNow=True).awaitTermination()
-    seconds = time.perf_counter() - began
+    starts.append(Start("the last driver", began, time.time()))
+    query = copying(spark, demo, availableNow=True)
+    query.awaitTermination()
+    seconds = time.time() - starts[0].began
+    demo.parts = table_of(starts, demo.checkpoint)
+    for phase, milliseconds in phases_of(query).most_common(SHOWN_PHASES):
+        demo.parts.add_row(f"of those of the last driver: {phase}", f"{milliseconds / 1000:.1f}")
     (source, _), (copy, _) = asyncio.run(scanned(demo.source)), asyncio.run(scanned(demo.copy))
     demo.row(f"stream into another database, kills: {kills} (starts included)", copy[0], seconds)
     demo.judge("the copy is equal", source == copy)
@@ -275,7 +342,9 @@ def main() -> int:
         asyncio.run(write_for_ever(demo.source))
         return 0
     if given.role == "stream":
-        copying(session(), demo).awaitTermination()
+        spark = session()
+        print("up", flush=True)
+        copying(spark, demo).awaitTermination()
         return 0
     shutil.rmtree(given.folder, ignore_errors=True)
     asyncio.run(make(demo.copy))
@@ -294,7 +363,7 @@ def main() -> int:
         "the files are equal", sum_of(spark.read.parquet(str(demo.parquet))) == asyncio.run(scanned(demo.copy))[0]
     )
     spark.stop()
-    demo.console.print(demo.table)
+    demo.console.print(demo.table, demo.parts)
     return 1 if demo.wrong else 0
 
 

@@ -32,3 +32,6 @@ async def test_the_demo_runs_and_judges_everything_right(tmp_path: Path, full: b
         judged = [line.split(": ") for line in demo.received if line.endswith((": yes", ": NO"))]
         assert judged == [[what, "yes"] for what in JUDGED]
         assert len([line for line in demo.received if "was killed" in line]) == kills
+        starts = [line for line in demo.received if ": its start" in line]
+        assert len(starts) == kills + 1
+        assert "\tat " not in demo.stderr_tail()  # no trace of the JVM's
