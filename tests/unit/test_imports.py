@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
 import urllib.request
 import uuid
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.interpreter import ROOT, run
+
 OPTIONAL = (
     *("aioboto3", "aiobotocore", "aiohttp", "boto3", "botocore", "obstore"),
     *("rich", "typer", "click", "uvloop", "moto", "slatedb", "trio"),
@@ -37,14 +35,6 @@ import sys
 for name in {(*OPTIONAL, "lz4")!r}:
     sys.modules[name] = None  # as if it were not installed
 """
-
-
-def run(code: str) -> list[str]:
-    """The words a fresh interpreter prints."""
-    command = [sys.executable, "-W", "error", "-c", code]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.split()
 
 
 @pytest.mark.parametrize("code", [ENGINE, "import metastores.factories", STORY], ids=["engine", "metastores", "story"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slate_async.late_names import late_names
-from tests.unit.test_imports import run
+from tests.support.interpreter import run
 
 LATE = ["slate_async", "slate_async.spark"]
 HEAVY = {"anyio", "asyncio", "metastores", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}

@@ -21,7 +21,7 @@ from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.source import SlateDataSource
 from slate_async.spark.stream_source import SlateChangesSource
 from slate_async.spark.typed_rows import ROW
-from tests.unit.test_imports import run
+from tests.support.interpreter import run
 
 OPTIONAL = {"aiobotocore", "boto3", "botocore", "obstore", "pandas"}
 DRIVERS = {
