@@ -10,7 +10,7 @@ from tests.benchmarks.families import spark as engine
 from tests.benchmarks.family import Family
 from tests.benchmarks.rounds import Plan, Samples, Turn
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # three JVMs are started
 
 
 @pytest.mark.parametrize("family", [engine.FAMILY, lookup.FAMILY, first_read.FAMILY], ids=lambda family: family.name)
