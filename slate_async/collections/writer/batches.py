@@ -1,0 +1,85 @@
+"""`Batch`: what one append puts, checked, and cut where a part of it is known already.
+
+All that is wrong with a batch is said before anything of it is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from slate_async.codec.arrays import mask_array
+from slate_async.collections.codec.description import Description
+from slate_async.collections.codec.parts import PartRef
+from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.frontier import Frontier, FrontierLike
+from slate_async.collections.core.updates import DIFF, UpdateSchema, UpdatesLike, check_within
+
+_LOW = np.int64(2**32 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All updates from the lower to the upper of ``bounds``, as they were written.
+
+    token: of this append; no other one has it
+    rows, diff_sum: of ``updates``, or of all ``parts`` together
+    parts: where the updates are, if they were put before; ``updates`` is ``None`` then
+    """
+
+    bounds: Bounds
+    token: str
+    rows: int
+    diff_sum: int
+    updates: pa.RecordBatch | None
+    parts: tuple[PartRef, ...] = ()
+
+    def description(self, shard: str) -> Description:
+        """What it says about itself in ``shard``."""
+        return Description(
+            self.bounds.lower, self.bounds.upper, self.token, shard, self.rows, self.diff_sum, parts=self.parts
+        )
+
+    def beyond(self, coverage: Frontier, schema: UpdateSchema) -> Batch:
+        """What of it is not covered by ``coverage`` (C4). A batch of parts stays whole: readers cut it."""
+        if self.updates is None or coverage <= self.bounds.lower:
+            return self
+        updates = cut(self.updates, schema, coverage)
+        return replace(
+            self,
+            bounds=self.bounds.cut(coverage),
+            rows=updates.num_rows,
+            diff_sum=sum_of_diffs(updates),
+            updates=updates,
+        )
+
+
+def bounds_of(lower: FrontierLike, upper: FrontierLike, schema: UpdateSchema) -> Bounds:
+    """Bounds as a user writes them. Raises `InvalidError` unless lower is at or below upper."""
+    kind = schema.kind
+    return Bounds(Frontier.of(lower, kind), Frontier.of(upper, kind), Frontier.minimum(kind))
+
+
+def checked(updates: UpdatesLike, schema: UpdateSchema, bounds: Bounds) -> pa.RecordBatch:
+    """``updates`` as columns of ``schema``. Raises `InvalidError`, which names the row, for updates of another form,
+    for times outside of ``bounds``, and for a sum of differences that does not fit int64."""
+    batch = schema.batch(updates)
+    check_within(batch, schema, bounds)
+    diffs = batch.column(DIFF).to_numpy()
+    if len(diffs) and max(int(diffs.max()), -int(diffs.min())) * len(diffs) >= 2**63:
+        consolidate(batch, schema)  # raises if the sum of one data and time does not fit
+    return batch
+
+
+def cut(updates: pa.RecordBatch, schema: UpdateSchema, coverage: Frontier) -> pa.RecordBatch:
+    """Those of ``updates`` that are at times beyond ``coverage``."""
+    return updates.filter(mask_array(coverage.mask(schema.times(updates))))
+
+
+def sum_of_diffs(updates: pa.RecordBatch) -> int:
+    """Of all rows, of which there are fewer than 2**31. It may be beyond int64."""
+    diffs = updates.column(DIFF).to_numpy()
+    return (int((diffs >> 32).sum()) << 32) + int((diffs & _LOW).sum())

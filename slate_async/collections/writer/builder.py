@@ -1,0 +1,185 @@
+"""Large batches in bounded memory: parts are put first, and one object that names them commits.
+
+Nothing is in before that object is, and then all of it. Parts that nobody names are garbage by their name.
+
+Memory: `PART_BYTES` of updates that wait, and `PARALLEL_PARTS` times as much that is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Literal, Self
+
+import pyarrow as pa
+
+from slate_async.collections.codec.description import Description
+from slate_async.collections.codec.parts import MAX_PARTS, PartRef
+from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.updates import UpdatesLike
+from slate_async.collections.store.pending import OFFLOAD_BYTES
+from slate_async.collections.writer.batches import Batch, checked, cut, sum_of_diffs
+from slate_async.collections.writer.puts import Puts, WriterContext
+from slate_async.errors import ClosedError, InvalidError
+from slate_async.runtime.supervisor import Supervisor
+
+PART_BYTES = 16 << 20
+"""Updates of a part, before they are compressed."""
+PARALLEL_PARTS = 2
+
+
+class PartsWriter:
+    """The parts of one batch.
+
+    bounds: of the batch; ``known``: of its updates only those beyond it are put
+    is_compare: whether names have but the lower bound (C5)
+    """
+
+    def __init__(
+        self, context: WriterContext, supervisor: Supervisor, bounds: Bounds, known: Frontier, *, is_compare: bool
+    ) -> None:
+        self._context = context
+        self._supervisor = supervisor
+        self._puts = Puts(context)
+        self._given = bounds
+        self._bounds = bounds.cut(known)
+        self._known = known
+        self._token = context.runtime.ids.token()
+        lower, upper = self._bounds.lower, self._bounds.upper
+        self._name = PendingName(context.shard, lower, None if is_compare else upper)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._sending: deque[asyncio.Task[PartRef]] = deque()
+        self._parts: list[PartRef] = []
+        self._begun = 0
+        self._rows = 0
+        self._diff_sum = 0
+
+    async def add(self, updates: UpdatesLike) -> None:
+        """Take ``updates`` in; waits while too many parts are on their way. Raises `InvalidError` for updates that are
+        wrong or outside of the bounds, and for too many parts; `UnavailableError` if a part could not be put."""
+        if isinstance(updates, pa.RecordBatch | pa.Table) and updates.nbytes > OFFLOAD_BYTES:
+            batch = await self._context.runtime.offload.run(lambda: self._checked(updates))
+        else:
+            batch = self._checked(updates)
+        self._diff_sum += sum_of_diffs(batch)
+        self._rows += batch.num_rows
+        step = max(1, batch.num_rows * PART_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            piece = batch.slice(start, step)
+            if self._waiting and self._waiting_bytes + piece.nbytes > PART_BYTES:
+                await self._send()
+            self._waiting.append(piece)
+            self._waiting_bytes += piece.nbytes
+
+    async def finish(self) -> Batch:
+        """The batch, all of whose parts are put; it is in once it is put itself. One part by itself stays inline."""
+        if self._begun == 0:
+            updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow).combine_chunks()
+            whole = updates.to_batches()
+            return self._batch(whole[0] if whole else self._context.schema.empty(), ())
+        if self._waiting:
+            await self._send()
+        while self._sending:
+            await self._sent()
+        return self._batch(None, tuple(self._parts))
+
+    def _batch(self, updates: pa.RecordBatch | None, parts: tuple[PartRef, ...]) -> Batch:
+        return Batch(self._bounds, self._token, self._rows, self._diff_sum, updates, parts)
+
+    def _checked(self, updates: UpdatesLike) -> pa.RecordBatch:
+        batch = checked(updates, self._context.schema, self._given)
+        return batch if self._known <= self._given.lower else cut(batch, self._context.schema, self._known)
+
+    async def _send(self) -> None:
+        """Begin to put what waits as the next part."""
+        while len(self._sending) >= PARALLEL_PARTS:
+            await self._sent()
+        number = self._begun
+        if number == MAX_PARTS:
+            raise InvalidError(f"a batch has at most {MAX_PARTS} parts of {PART_BYTES} bytes", outcome="not_applied")
+        updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow)
+        description = Description(
+            self._bounds.lower,
+            self._bounds.upper,
+            self._token,
+            self._context.shard,
+            updates.num_rows,
+            sum(map(sum_of_diffs, self._waiting)),
+            part=number,
+        )
+        name = replace(self._name, token=self._token, part=number)
+        put = self._puts.part(name, description, updates)
+        self._sending.append(self._supervisor.spawn(f"part {number}", put, critical=False))
+        self._begun += 1
+        self._waiting, self._waiting_bytes = [], 0
+
+    async def _sent(self) -> None:
+        """Wait for the part that is on its way for the longest time."""
+        task = self._sending[0]
+        await asyncio.wait([task])
+        self._sending.popleft()
+        if task.cancelled():
+            raise ClosedError("the writer closed before the batch was whole", outcome="not_applied")
+        self._parts.append(task.result())
+
+
+class BatchBuilder:
+    """A batch that is added to piece by piece: ``async with writer.batch(lower, upper) as batch: await batch.add(…)``.
+
+    The end of the block appends it; a block that raises leaves nothing in the collection.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], PartsWriter],
+        check: Callable[[], None],
+        append: Callable[[Batch], Awaitable[None]],
+    ) -> None:
+        self._begin = begin
+        self._check = check
+        self._append = append
+        self._parts: PartsWriter | None = None
+        self._state: Literal["new", "open", "adding", "ended"] = "new"
+
+    async def add(self, updates: UpdatesLike) -> None:
+        """Add ``updates``; waits while too much is on its way. One call at a time. After a call that failed or was
+        cancelled the batch cannot be appended any more.
+
+        Raises as `Writer.append` does; nothing is in before the block ends."""
+        self._check()
+        if self._parts is None or self._state != "open":
+            raise InvalidError(f"the batch takes no updates: {self._why()}", outcome="not_applied")
+        self._state = "adding"
+        await self._parts.add(updates)
+        self._state = "open"
+
+    async def __aenter__(self) -> Self:
+        self._check()
+        if self._state != "new":
+            raise InvalidError("a batch is begun once; ask the writer for another one", outcome="not_applied")
+        self._parts = self._begin()
+        self._state = "open"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        state, why = self._state, self._why()
+        self._state = "ended"
+        if error is not None or self._parts is None:
+            return
+        if state != "open":
+            raise InvalidError(f"the batch was not appended: {why}", outcome="not_applied")
+        self._check()
+        await self._append(await self._parts.finish())
+
+    def _why(self) -> str:
+        if self._state == "adding":
+            return "a call of add failed, was cancelled or has not ended"
+        return "it has ended" if self._state == "ended" else "it is used within async with"

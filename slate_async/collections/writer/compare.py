@@ -1,0 +1,157 @@
+"""Appends of ``compare`` collections: each says where the chain of batches ends, and is refused if it ends elsewhere.
+
+Ordering rules:
+* a batch is put only at a frontier that was the chain's end: found by a walk that counts (C9), or by the last append
+* an append is acknowledged by a head that is read after its put (C8)
+* one append is in flight at a time
+
+Outcomes: an append is ``"not_applied"`` for certain if none of its puts was sent, if its first put found another batch,
+or if another batch lies there at a time when the merged area had not come to that name: then that one was first.
+
+Rules C7 to C9 of collections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from slate_async.collections.codec.description import Description
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.chain import Link, Put, Walk, is_acknowledged, judge_put
+from slate_async.collections.core.errors import UpperMismatchError
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import PendingName
+from slate_async.collections.writer.batches import Batch
+from slate_async.collections.writer.puts import Puts, Resolved, WriterContext
+from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
+
+MAX_WALKS = 100
+"""A walk is begun anew each time the merged area has moved on meanwhile."""
+
+
+class CompareAppends:
+    """Appends of one handle, one at a time. ``coverage``: where the chain ended when that was last known."""
+
+    def __init__(self, context: WriterContext) -> None:
+        self._context = context
+        self._puts = Puts(context)
+        self.coverage = Frontier.minimum(context.schema.kind)
+        self._is_end = False
+
+    @property
+    def accepted(self) -> Frontier:
+        """Where the next append is expected to begin."""
+        return self.coverage
+
+    async def restart(self) -> None:
+        """Find the end of the chain."""
+        await self._find_end(None)
+
+    def place(self, batch: Batch) -> CompareAppend:
+        """Nothing is known before the batch is put. Raises as `known`."""
+        self.known(batch.bounds)
+        return CompareAppend(self, batch)
+
+    def known(self, bounds: Bounds) -> Frontier:
+        """Updates within ``bounds`` need to be put only at times beyond this. Raises `InvalidError` for bounds that do
+        not move the end of the chain."""
+        if not bounds.lower < bounds.upper:
+            raise InvalidError(
+                f"an append to {self._context.name} from {bounds.lower} to {bounds.upper} does not move its end"
+            )
+        return bounds.lower
+
+    def go_back(self) -> None:
+        """After an append failed: the end is looked for."""
+        self._is_end = False
+
+    async def put(self, batch: Batch) -> None:
+        """Put ``batch`` at the end of the chain. Raises `UpperMismatchError` if that is not its lower, with outcome
+        unknown if it may have been; `ClosedError` if the collection was deleted."""
+        lower, upper = batch.bounds.lower, batch.bounds.upper
+        if not self._is_end or self.coverage != lower:
+            await self._find_end("not_applied")
+        if self.coverage != lower:
+            raise self._mismatch(batch, "not_applied")
+        self._is_end = False
+        mine = Link(lower, upper, batch.token)
+        description = batch.description(self._context.shard)
+        resolved = await self._puts.batch(_name(self._context, lower), description, batch.updates)
+        outcome = await self._judged(mine, resolved)
+        if outcome is None:
+            self.coverage, self._is_end = upper, True
+            return
+        await self._find_end(outcome)
+        raise self._mismatch(batch, outcome)
+
+    async def _judged(self, mine: Link, resolved: Resolved) -> Outcome | None:
+        """``None``: ``mine`` is in (C8)."""
+        taken = resolved.there is not None and judge_put(mine, _link(resolved.there)) is Put.TAKEN
+        if taken and not resolved.maybe_put:
+            return "not_applied"
+        head = await self._context.head("unknown")
+        if taken and head.upper <= mine.lower:
+            return "not_applied"
+        return None if is_acknowledged(mine, head) else "unknown"
+
+    async def _find_end(self, outcome: Outcome | None) -> None:
+        """Walk to the end of the chain. ``outcome``: of the append on whose behalf, for errors."""
+        head = await self._head(outcome)
+        for _ in range(MAX_WALKS):
+            walk = await self._walk(head, outcome)
+            head = await self._head(outcome)
+            if walk.counts(head):
+                self.coverage, self._is_end = walk.at, True
+                return
+        raise UnavailableError(f"{self._context.name} grew faster than the end of its chain was found", outcome=outcome)
+
+    async def _walk(self, head: Area, outcome: Outcome | None) -> Walk:
+        walk = Walk.from_head(head)
+        while not walk.at.is_done:
+            name = _name(self._context, walk.at)
+            found = await self._context.answered(
+                f"a look at {name}", partial(self._context.pending.describe, name), outcome
+            )
+            if found is None:
+                break
+            walk = walk.past(_link(found), str(name))
+        return walk
+
+    async def _head(self, outcome: Outcome | None) -> Area:
+        head = await self._context.head(outcome)
+        if head.deleted:
+            raise ClosedError(f"the collection {self._context.name} was deleted", outcome=outcome)
+        return head
+
+    def _mismatch(self, batch: Batch, outcome: Outcome) -> UpperMismatchError:
+        said = "was expected to end at" if outcome == "not_applied" else "may or may not have taken an append at"
+        return UpperMismatchError(
+            f"{self._context.name} {said} {batch.bounds.lower}, and ends at {self.coverage}",
+            upper=self.coverage,
+            outcome=outcome,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAppend:
+    """See `slate_async.collections.writer.pipeline.Append`."""
+
+    appends: CompareAppends
+    batch: Batch
+
+    async def send(self) -> None:
+        """Put the batch, and have it acknowledged."""
+        await self.appends.put(self.batch)
+
+    def acknowledge(self) -> None:
+        """`send` has moved the end already: nothing else was in flight."""
+
+
+def _name(context: WriterContext, lower: Frontier) -> PendingName:
+    return PendingName(context.shard, lower, None)
+
+
+def _link(description: Description) -> Link:
+    return Link(description.lower, description.upper, description.token)

@@ -1,0 +1,120 @@
+"""`Puts`: puts of pending batches, repeated until they are answered, within a deadline.
+
+Rule: after an outcome that is unknown the SAME put is sent again, under the same name and with the same token. So at
+most one of its attempts makes the batch while its name is not collected, and what lies there says whose it is.
+
+Invariant: an error's outcome is ``"not_applied"`` only if none of the attempts may have put anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from metastores.protocol import Committed, Unknown
+from slate_async.collections.codec.description import Description
+from slate_async.collections.codec.parts import PartRef
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.pending import PendingStore
+from slate_async.collections.store.versions import AreaVersions
+from slate_async.errors import Outcome, UnavailableError
+from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.protocol import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """What the appends of a writer work with.
+
+    name: of the collection, for messages
+    shard: what the appends go to: the writer's name, or the one shard of ``compare`` appends
+    deadline_ms: of one append, all its attempts included
+    """
+
+    name: str
+    shard: str
+    schema: UpdateSchema
+    pending: PendingStore
+    versions: AreaVersions
+    runtime: Runtime
+    deadline_ms: int
+
+    def backoff(self, what: str) -> Backoff:
+        """Attempts of ``what``, within the deadline."""
+        return Backoff(self.runtime, self.deadline_ms, f"{what} of {self.name}")
+
+    async def answered(self, what: str, call: Callable[[], Awaitable[T]], outcome: Outcome | None) -> T:
+        """What ``call`` gives, which changes nothing if repeated. Raises `UnavailableError` with ``outcome`` past the
+        deadline."""
+        backoff = self.backoff(what)
+        while True:
+            try:
+                return await backoff.attempt(call())
+            except UnavailableError as error:
+                await _wait(backoff, error, outcome)
+
+    async def head(self, outcome: Outcome | None) -> Area:
+        """The newest version, by a read that begins now."""
+        return await self.answered("a read of the head", self.versions.load, outcome)
+
+
+class Resolved(NamedTuple):
+    """How a put ended.
+
+    there: what the batch says that lay there already; ``None``: it was put
+    maybe_put: whether an earlier attempt may have put it as well
+    """
+
+    there: Description | None
+    maybe_put: bool
+
+
+class Puts:
+    """Puts of one writer."""
+
+    def __init__(self, context: WriterContext) -> None:
+        self._context = context
+
+    async def batch(self, name: PendingName, description: Description, updates: pa.RecordBatch | None) -> Resolved:
+        """Put a batch, unless there is one of that name. Raises `InvalidError` for one that is too large,
+        `UnavailableError` with the outcome past the deadline."""
+        backoff = self._context.backoff(f"the append from {description.lower} to {description.upper}")
+        outcome: Outcome = "not_applied"
+        while True:
+            try:
+                put = await backoff.attempt(self._context.pending.put(name, description, updates))
+            except UnavailableError as error:
+                cause = error
+                if error.outcome != "not_applied":
+                    outcome = "unknown"
+            else:
+                if isinstance(put, Committed):
+                    return Resolved(None, outcome == "unknown")
+                if not isinstance(put, Unknown):
+                    return Resolved(put.current, outcome == "unknown")
+                cause, outcome = UnavailableError(put.cause), "unknown"
+            await _wait(backoff, cause, outcome)
+
+    async def part(self, name: PendingName, description: Description, updates: pa.Table) -> PartRef:
+        """Put a part of a large batch, over what former attempts left. Nothing is in by it, so the outcome of its
+        errors is ``"not_applied"``."""
+        return await self._context.answered(
+            f"part {name.part} of a batch",
+            lambda: self._context.pending.put_part(name, description, updates),
+            "not_applied",
+        )
+
+
+async def _wait(backoff: Backoff, cause: UnavailableError, outcome: Outcome | None) -> None:
+    try:
+        await backoff.wait(cause)
+    except UnavailableError as error:
+        error.outcome = outcome
+        raise

@@ -1,0 +1,198 @@
+"""`Writer`: the handle through which a process appends to a collection.
+
+States: open -> closing (from the first step of `Writer.close` on every call fails, and what was accepted goes on) ->
+closed. All methods belong to the event loop that opened it.
+
+Cancellation: until an append is accepted, cancelling it changes nothing. From then on it is owned by its task, and may
+be in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import pyarrow as pa
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.frontier import Frontier, FrontierLike
+from slate_async.collections.core.names import COMPARE_SHARD, check_name
+from slate_async.collections.core.updates import UpdatesLike
+from slate_async.collections.store.pending import OFFLOAD_BYTES
+from slate_async.collections.writer.batches import Batch, bounds_of, checked, sum_of_diffs
+from slate_async.collections.writer.builder import PART_BYTES, BatchBuilder, PartsWriter
+from slate_async.collections.writer.compare import CompareAppend, CompareAppends
+from slate_async.collections.writer.definite import DefiniteAppend, DefiniteAppends
+from slate_async.collections.writer.pipeline import Pipeline
+from slate_async.collections.writer.puts import WriterContext
+from slate_async.errors import ClosedError, InvalidError, Outcome
+from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.supervisor import Supervisor
+
+FLUSH_PARALLELISM = 16
+"""Definite appends of one writer that are in flight at once."""
+
+_Appends: TypeAlias = DefiniteAppends | CompareAppends
+
+
+def shard_of(writer: str, appends: Appends) -> str:
+    """What the appends of ``writer`` go to. Raises `InvalidError` for a name that no writer may have."""
+    check_name(writer, "writer")
+    return COMPARE_SHARD if appends is Appends.COMPARE else writer
+
+
+async def open_writer(
+    context: WriterContext,
+    appends: Appends,
+    *,
+    flush_parallelism: int = FLUSH_PARALLELISM,
+    release: Callable[[], Awaitable[None]] | None = None,
+) -> Writer:
+    """A writer of ``context.shard``, which goes on where that ends.
+
+    flush_parallelism: definite appends in flight at once; compare appends go one by one
+    release: called once, when the writer has closed
+
+    Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    if flush_parallelism < 1:
+        raise InvalidError(f"flush_parallelism is at least 1, not {flush_parallelism}")
+    kind: _Appends = CompareAppends(context) if appends is Appends.COMPARE else DefiniteAppends(context)
+    await kind.restart()
+    return Writer(context, kind, 1 if appends is Appends.COMPARE else flush_parallelism, release)
+
+
+class Writer:
+    """Made by `open_writer`; see the module docstring for its states. ``async with`` closes it."""
+
+    def __init__(
+        self,
+        context: WriterContext,
+        appends: _Appends,
+        parallelism: int,
+        release: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self._context = context
+        self._appends = appends
+        self._release = release
+        self._loop = asyncio.get_running_loop()
+        self._supervisor = Supervisor(f"{context.name}/writer {context.shard}", lambda cause: None)
+        self._pipeline = Pipeline(self._supervisor, parallelism, appends.go_back)
+        self._closing: asyncio.Task[None] | None = None
+        self._guard = LoopGuard(self._refuse)
+
+    @property
+    def upper(self) -> Frontier:
+        """All updates at times that are not beyond it are in the collection, as far as this writer knows: what is
+        acknowledged, and of a ``compare`` collection what others had appended at the last look."""
+        return self._appends.coverage
+
+    async def append(self, updates: UpdatesLike, *, upper: FrontierLike, lower: FrontierLike | None = None) -> None:
+        """Append ``updates``, which are all that were written at times beyond ``lower`` and not beyond ``upper``.
+
+        updates: Arrow columns, or ``(data, time, diff)`` rows; none say that nothing happened until ``upper``
+        lower: where the last append ended if left out. A ``compare`` collection is expected to end there
+
+        A definite append drops what is in already, so it may be repeated. On return all of it is in; after an error
+        nothing is if its outcome is ``"not_applied"``, and all of it may be, now or later, if that is ``"unknown"``.
+
+        Raises `InvalidError` for updates that are wrong, naming the row; `UpperMismatchError` for a gap, or a
+        collection that ends elsewhere; `UnavailableError` past the deadline; `ClosedError`."""
+        self._guard.check("not_applied")
+        if not isinstance(updates, pa.RecordBatch | pa.Table):
+            updates = self._context.schema.batch(updates)  # a copy of what the caller may change meanwhile
+
+        async def prepare() -> Batch:
+            return await self._prepared(updates, lower, upper)
+
+        await self._pipeline.append(prepare, self._accept)
+
+    def batch(self, lower: FrontierLike | None = None, *, upper: FrontierLike) -> BatchBuilder:
+        """A batch of any size in bounded memory: ``async with writer.batch(lower, upper=120) as batch``, then
+        ``await batch.add(updates)`` any number of times. It is appended, as a whole, when the block ends.
+
+        Sums of differences are checked within each call of ``add`` only. Raises as `append`."""
+
+        def begin() -> PartsWriter:
+            return self._parts(lower, upper)
+
+        async def append(batch: Batch) -> None:
+            async def prepare() -> Batch:
+                return batch
+
+            await self._pipeline.append(prepare, self._accept)
+
+        return BatchBuilder(begin, lambda: self._guard.check("not_applied"), append)
+
+    async def close(self) -> None:
+        """Wait for all appends that were accepted, then close. Idempotent. May be cancelled: the closing goes on, and
+        another call waits for it."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError("close this writer on the event loop that opened it")
+        if self._closing is None:
+            self._guard.shut()
+            self._closing = self._loop.create_task(self._close(), name=f"{self._context.name}/close")
+        await asyncio.wait([self._closing])
+        if not self._closing.cancelled():
+            self._closing.result()
+
+    async def _close(self) -> None:
+        try:
+            await self._pipeline.drain()
+        finally:
+            await self._supervisor.close()
+            if self._release is not None:
+                await self._release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closing", self) is None:
+            warnings.warn(f"the writer of {self._context.name} was never closed", ResourceWarning, 2, self)
+
+    def _accept(self, batch: Batch) -> DefiniteAppend | CompareAppend:
+        self._guard.check("not_applied")
+        return self._appends.place(batch)
+
+    def _parts(self, lower: FrontierLike | None, upper: FrontierLike) -> PartsWriter:
+        appends = self._appends
+        bounds = bounds_of(appends.accepted if lower is None else lower, upper, self._context.schema)
+        is_compare = isinstance(appends, CompareAppends)
+        return PartsWriter(self._context, self._supervisor, bounds, appends.known(bounds), is_compare=is_compare)
+
+    async def _prepared(
+        self, updates: pa.RecordBatch | pa.Table, lower: FrontierLike | None, upper: FrontierLike
+    ) -> Batch:
+        self._guard.check("not_applied")
+        if updates.nbytes > PART_BYTES:
+            parts = self._parts(lower, upper)
+            await parts.add(updates)
+            return await parts.finish()
+        schema = self._context.schema
+        bounds = bounds_of(self._appends.accepted if lower is None else lower, upper, schema)
+
+        def batch() -> Batch:
+            found = checked(updates, schema, bounds)
+            return Batch(bounds, token, found.num_rows, sum_of_diffs(found), found)
+
+        token = self._context.runtime.ids.token()
+        large = updates.nbytes > OFFLOAD_BYTES
+        return await self._context.runtime.offload.run(batch) if large else batch()
+
+    def _refuse(self, outcome: Outcome | None) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not self._loop:
+            raise InvalidError("this writer was opened on another event loop; open one for each", outcome=outcome)
+        if self._closing is not None or not self._guard.open:
+            raise ClosedError(f"the writer of {self._context.name} is closed; open it again", outcome=outcome)
