@@ -17,9 +17,11 @@ import slate_async as slate
 from slate_async.spark.arrangement import ColumnLike
 from slate_async.spark.arrow_types import struct_of
 from slate_async.spark.key_order import in_key_order, place_of, range_bounds, usual_tasks
+from slate_async.spark.micro_batch import MicroBatch, batch_of_call, micro_batch
 from slate_async.spark.options import OptionValue, as_strings, check_choice
 from slate_async.spark.plan import KeyPartition, ReadPlan, open_partition, read_plan
 from slate_async.spark.read_options import ReadOptions
+from slate_async.spark.static_frame import lease_of_batch, plan_of_batch
 from slate_async.spark.tuple_key import encode_key
 from slate_async.spark.typed_rows import KEY, OF_ROW, VALUE, RowReader
 from slate_async.spark.worker import this_worker
@@ -46,15 +48,18 @@ def lookup(
     how: rows without such a key have nulls (``"left"``), or are left out (``"inner"``)
     partitions: so many tasks at most, by default as many as Spark has cores (8 with Spark Connect). Rows are moved to
     the task that reads their range of keys; with 0 they stay where they are, for frames whose keys are spread so
-    already, or lie too close together
+    already, or lie too close together. Rows of a streaming frame always stay
     options: as of `read`, except for those that say which keys are read
 
-    The database is read as it is at this call, or at ``checkpoint``; the checkpoint that is made for it expires as that
-    of `read`. Runs with the query. Raises `InvalidError` for wrong options and columns, and what making a checkpoint
-    raises."""
+    The database is read as it is at this call, or at ``checkpoint``; each micro-batch of a streaming frame reads it as
+    it is then. The checkpoint that is made for the call expires as that of `read`; inside `foreachBatch` it is deleted
+    when a later micro-batch calls. Runs with the query. Raises `InvalidError` for wrong options and columns, and what
+    making a checkpoint raises."""
     check_choice("how", how, LookupHow)
     if partitions is not None and partitions < 0:
         raise slate.InvalidError(f"partitions={partitions}: a number of tasks, or 0")
+    if partitions and df.isStreaming:
+        raise slate.InvalidError(f"partitions={partitions}: rows of a streaming frame stay where they are")
     wanted = ReadOptions.of({**as_strings(options), "path": path})
     if wanted.start is not None or wanted.end is not None or wanted.prefix is not None or wanted.columns is not None:
         raise slate.InvalidError(
@@ -72,23 +77,33 @@ def lookup(
     kind = keyed.schema[sought].dataType
     if not isinstance(kind, BinaryType | StringType):
         raise slate.InvalidError(f"the key is {kind.simpleString()}; it must be binary, or a string, stored as UTF-8")
-    tasks = usual_tasks(df.sparkSession) if partitions is None else partitions
-    plan, bounds = this_worker().run(partial(_plan, wanted, tasks))
+    if partitions is None:
+        partitions = 0 if df.isStreaming else usual_tasks(df.sparkSession)  # Spark does not sort a stream
+    caller = batch_of_call(df.sparkSession)
+    plan, bounds = this_worker().run(partial(_plan, wanted, partitions, caller))
     schema = StructType([*df.schema.fields, *(StructField(field.name, field.dataType) for field in added)])
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        micro = micro_batch()
+        read = plan if micro == caller else None
         for batch in batches:
             if batch.num_rows:
-                yield this_worker().run(partial(_joined, batch, sought, plan, rows, how))
+                read = read or this_worker().run(partial(plan_of_batch, plan, micro))
+                yield this_worker().run(partial(_joined, batch, sought, read, rows, how))
 
     if bounds:
-        keyed = in_key_order(keyed, sought, bounds, tasks)
+        keyed = in_key_order(keyed, sought, bounds, partitions)
     return keyed.mapInArrow(run, schema)
 
 
-async def _plan(options: ReadOptions, tasks: int, environment: slate.Environment) -> tuple[ReadPlan, list[bytes]]:
-    """What is read, and the bounds of ranges for so many tasks."""
-    async with read_plan(options, environment) as (plan, seen):
+async def _plan(
+    options: ReadOptions, tasks: int, caller: MicroBatch | None, environment: slate.Environment
+) -> tuple[ReadPlan, list[bytes]]:
+    """What is read, and the bounds of ranges for so many tasks. The checkpoint is one of the batch that calls."""
+    lease = None
+    if caller is not None and options.checkpoint is None:
+        lease = await lease_of_batch(f"spark lookup {uuid4()}", options, caller, environment)
+    async with read_plan(options, environment, lease) as (plan, seen):
         return plan, await range_bounds(seen, tasks) if tasks > 1 else []
 
 

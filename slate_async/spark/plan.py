@@ -52,16 +52,16 @@ async def plan_partitions(options: ReadOptions, span: KeyRange, environment: sla
 
 @asynccontextmanager
 async def read_plan(
-    options: ReadOptions, environment: slate.Environment
+    options: ReadOptions, environment: slate.Environment, made: Lease | None = None
 ) -> AsyncGenerator[tuple[ReadPlan, slate.Snapshot], None]:
-    """What tasks will read, which is fixed by a new checkpoint if ``options`` name none, and what it shows. A block
-    that fails leaves no checkpoint."""
+    """What tasks will read, and what it shows. Unless ``options`` name a checkpoint it is fixed by the one that was
+    ``made`` for it, or by a new one. A block that fails leaves neither."""
     if options.checkpoint is not None:
         plan = ReadPlan(options, await checkpoint_id(options.checkpoint, options, environment), None)
         async with _open_seen(plan) as seen:
             yield plan, seen
         return
-    lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
+    lease = made or await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
     plan = ReadPlan(options, str(lease.checkpoint), lease)
     try:
         async with _open_seen(plan) as seen:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import slate_async as slate
 from slate_async import spark as slate_spark
 from tests.engine import KINDS
+from tests.spark.streamer import start
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = KINDS[0].settings(sst_bytes=4_000, block_bytes=500)
@@ -118,6 +119,62 @@ def test_rows_are_told_apart_by_keys_alone(spark: SparkSession, people: Path, mo
     assert sorted(row.age for row in inner.collect()) == [1, 1, 499 % 90]
     nobody = df.filter("false")
     assert slate_spark.lookup(nobody, str(people), how="inner").collect() == []
+
+
+async def checkpoints(path: Path) -> list[str | None]:
+    async with slate.open_admin(path) as admin:
+        return [kept.name for kept in await admin.checkpoints.list() if kept.owner == "user"]
+
+
+def test_each_micro_batch_of_a_stream_sees_the_database_as_it_is_then(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a database of several ranges, too: Spark sorts no stream."""
+    monkeypatch.setattr("slate_async.spark.key_order.RANGE_BYTES", 1000)
+    path, source, folder = tmp_path / "db", tmp_path / "in", tmp_path / "out"
+    asyncio.run(put_all(path, {b"%04d" % number: b"1" * 50 for number in range(500)}))
+    source.mkdir()
+    stream = spark.readStream.schema("id string").parquet(str(source))
+    found = slate_spark.lookup(stream, str(path), key="id")
+
+    def run(key: str) -> dict[str, bytes | None]:
+        spark.createDataFrame([(key,)], "id string").coalesce(1).write.mode("append").parquet(str(source))
+        start(found, str(tmp_path / "log"), str(folder), availableNow=True).awaitTermination()
+        rows = spark.read.parquet(str(folder)).collect()
+        return {row.id: row.value and bytes(row.value) for row in rows}
+
+    assert run("0007") == {"0007": b"1" * 50}
+    asyncio.run(put_all(path, {b"0008": b"2"}))
+    assert run("0008") == {"0007": b"1" * 50, "0008": b"2"}
+    assert len([name for name in asyncio.run(checkpoints(path)) if name != "spark read"]) == 1
+    with pytest.raises(slate.InvalidError, match="rows of a streaming frame stay where they are"):
+        slate_spark.lookup(stream, str(path), key="id", partitions=2)
+
+
+def test_a_function_of_foreach_batch_leaves_the_checkpoint_of_its_last_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, source = tmp_path / "db", tmp_path / "in"
+    asyncio.run(put_all(path, {}))
+    for number in range(3):
+        rows = spark.createDataFrame([(number,)], "number int")
+        rows.coalesce(1).write.mode("append").parquet(str(source))
+    seen: list[list[bytes | None]] = []
+
+    def each(df: DataFrame, number: int) -> None:
+        key = df.select(F.lit("key").alias("key"))
+        before = slate_spark.lookup(key, str(path))
+        asyncio.run(put_all(path, {b"key": b"%d" % number}))
+        after = slate_spark.lookup(key, str(path))
+        seen.append([row.value and bytes(row.value) for row in (*before.collect(), *after.collect())])
+
+    stream = spark.readStream.schema("number int").option("maxFilesPerTrigger", 1).parquet(str(source))
+    query = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "log"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert seen == [[None, b"0"], [b"0", b"1"], [b"1", b"2"]]
+    left = asyncio.run(checkpoints(path))
+    assert len(left) == 2, left
+    assert all((name or "").endswith(", batch 2") for name in left)
 
 
 def test_what_a_lookup_cannot_mean_is_refused(spark: SparkSession, people: Path) -> None:

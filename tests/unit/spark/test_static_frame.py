@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 import slate_async as slate
-from slate_async.spark import batch_read, micro_batch
+from slate_async.spark import batch_read, micro_batch, static_frame
 from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.micro_batch import BATCH_ID, QUERY_ID, MicroBatch
 from slate_async.spark.plan import KeyPartition
@@ -75,6 +76,52 @@ async def test_tasks_that_begin_at_once_agree(tmp_path: Path) -> None:
     assert len({plan.checkpoint for plan in plans}) == 1
     assert plans[0].checkpoint != partition.plan.checkpoint
     assert len(await names(tmp_path)) == 2
+
+
+async def test_a_late_task_of_an_earlier_batch_fails_and_leaves_the_later_one_alone(tmp_path: Path) -> None:
+    """Say a speculative copy, which Spark does not need any more."""
+    async with slate.open(tmp_path) as db, slate.Environment() as environment:
+        plan = planned(tmp_path)[1].plan
+        await plan_of_batch(plan, FIRST, environment)
+        later = await plan_of_batch(plan, SECOND, environment)
+        await db.put(b"a", b"1")
+        with pytest.raises(slate.ConflictError, match="is of micro-batch 1, and micro-batch 11 has begun"):
+            await plan_of_batch(plan, FIRST, environment)
+        assert await plan_of_batch(plan, SECOND, environment) == later
+    assert await names(tmp_path) == ["spark read", f"spark read {plan.checkpoint} in query q, batch 11"]
+
+
+async def test_a_late_task_that_is_overtaken_takes_its_checkpoint_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with slate.open(tmp_path), slate.Environment() as environment:
+        plan = planned(tmp_path)[1].plan
+        kept, later = static_frame._kept, []
+
+        async def kept_before(*args: Any) -> Any:
+            found = await kept(*args)
+            monkeypatch.undo()
+            later.append(await plan_of_batch(plan, SECOND, environment))
+            return found
+
+        monkeypatch.setattr(static_frame, "_kept", kept_before)
+        with pytest.raises(slate.ConflictError):
+            await plan_of_batch(plan, FIRST, environment)
+        assert [await plan_of_batch(plan, SECOND, environment)] == later
+    assert await names(tmp_path) == ["spark read", f"spark read {plan.checkpoint} in query q, batch 11"]
+
+
+async def test_a_query_keeps_nothing_of_the_batches_before_whatever_their_frames(tmp_path: Path) -> None:
+    """Inside ``foreachBatch`` each batch has frames of its own."""
+    async with slate.open(tmp_path), slate.Environment() as environment:
+        plans = [planned(tmp_path)[1].plan for _ in range(2)]
+        for query in ("other", "q"):
+            await plan_of_batch(plans[0], MicroBatch(query, 1), environment)
+        for plan in plans:
+            await plan_of_batch(plan, MicroBatch("q", 2), environment)
+        await plan_of_batch(plans[1], MicroBatch("q", 10), environment)
+    first, second = (f"spark read {plan.checkpoint} in query" for plan in plans)
+    assert await names(tmp_path) == ["spark read"] * 2 + [f"{first} other, batch 1", f"{second} q, batch 10"]
 
 
 async def test_what_the_user_named_stays(tmp_path: Path) -> None:
