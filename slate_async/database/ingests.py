@@ -39,6 +39,7 @@ class Ingests:
         return [stored async for stored in ingest_objects(self._context.store, state, job_id)]
 
     async def forget_app(self, app_id: str) -> None:
-        """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
+        """Forget a stream that has ended: its last batch, and the jobs of its batches. Then the app id is free, and a
+        batch of it is taken again. Raises `ConflictError` while a batch of it waits to be applied."""
         self._guard.check()
         await self._guard.while_open(forget_app(self._driver, app_id))

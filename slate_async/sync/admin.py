@@ -51,7 +51,7 @@ class Ingests:
         return self._loop.run(self._ingests.objects, job_id)
 
     def forget_app(self, app_id: str) -> None:
-        """Forget the last batch of a stream that has ended."""
+        """Forget a stream that has ended: its last batch, and the jobs of its batches."""
         self._loop.run(self._ingests.forget_app, app_id)
 
 

@@ -284,7 +284,7 @@ async def abort(
 
 
 async def forget_app(driver: ManifestDriver, app_id: str) -> None:
-    """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
+    """Forget a stream that has ended; a batch of it would be taken again. Raises `ConflictError` while one waits."""
     await driver.commit(ForgetApp(app_id))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from dataclasses import replace
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.ingest.ending import Ending
@@ -16,7 +17,7 @@ from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits import apply_ingests
 from slate_async.storage.manifest.edits.apply_ingests import ApplyIngests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.ingests import find_ingest
+from slate_async.storage.manifest.edits.ingests import ForgetApp, find_ingest
 from slate_async.storage.manifest.edits.protocol import check_writer
 from slate_async.storage.manifest.edits.writer import pinned
 from slate_async.storage.manifest.state import ManifestState
@@ -68,6 +69,12 @@ def no_query(state: ManifestState, app_id: str) -> str | None:
 def query_that_applied(state: ManifestState, app_id: str) -> str | None:
     """Batches that wait say nothing of who counts them."""
     return next((app.query_id for app in state.ingest_apps if app.app_id == app_id), None)
+
+
+def forgotten_but_for_jobs(self: ForgetApp, state: ManifestState) -> ManifestState | None:
+    """The last batch of a stream is forgotten, and what became of its jobs is not."""
+    kept = tuple(app for app in state.ingest_apps if app.app_id != self.app_id)
+    return None if kept == state.ingest_apps else replace(state, ingest_apps=kept)
 
 
 async def taken_for_aborted(self: Ending) -> None:

@@ -102,6 +102,14 @@ INGEST_SWITCHES: Sequence[Switch] = (
         stage=QUERY_SCRIPTS[0],
     ),
     Switch(
+        "30-forgotten",
+        "30",
+        "an app is forgotten, and the jobs of its batches are not",
+        (Patch(ingests.ForgetApp, "apply", ingest_instead.forgotten_but_for_jobs),),
+        within=20,
+        stage=QUERY_SCRIPTS[1],
+    ),
+    Switch(
         "31-lease",
         "31",
         "a writer applies what is pending, whether its lease has ended or not",

@@ -2,6 +2,9 @@
 
 ``script-query-anew``: a query that dies and comes back, and another one under the same app id, before it, beside it or
 after it. What a batch was acknowledged for is there; what was refused is not.
+
+``script-query-forgotten``: two streams of one app id, one after the other, that are counted by hand: the jobs of both
+have the same names, and the app is forgotten in between.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ class Query:
     """A query of the stream, through the product's own handle. Its rows and its progress outlive its process, as a
     source and a checkpoint do.
 
-    refused: it was said that another query counts the batches, and stopped"""
+    refused: it was said that another query counts the batches, and stopped
+    by_hand: its batches say no query, and its jobs are named by app and number"""
 
     database: SimulatedDatabase
     name: str
@@ -40,6 +44,7 @@ class Query:
     writes: dict[int, Write] = field(default_factory=dict)
     done: int = 0
     refused: bool = False
+    by_hand: bool = False
 
     async def run(self, node: Node) -> None:
         """Bring what is left, each batch until it is in."""
@@ -66,7 +71,7 @@ class Query:
         database = self.database
         async with on(node.runtime).open_ingest(
             database.store(node),
-            job_id=f"{APP}/{self.name}/{self.done}",
+            job_id=f"{APP}/{self.done}" if self.by_hand else f"{APP}/{self.name}/{self.done}",
             name=database.name,
             metastore=database.factory(node),
             settings=database.params.settings(node.rng, None),
@@ -74,15 +79,14 @@ class Query:
             if (await job.info()).state == "registered":
                 await job.write(batches_of(write.id, write.changes))
             await node.runtime.clock.sleep(node.rng.choice((0.0, 0.0, 0.5)))
-            return await job.commit(batch=(APP, self.done, self.name), timeout=3.0)
+            batch = (APP, self.done) if self.by_hand else (APP, self.done, self.name)
+            return await job.commit(batch=batch, timeout=3.0)
 
 
 async def query_anew(stage: Stage) -> None:
     """A stream's query begins anew under its old app id, and its batches are refused until the app is forgotten"""
     rng, database = stage.rng, stage.database
-    if rng.random() < 0.5:
-        writer = Session(database, stage.world.node("writer"), poll_ms=POLL_MS)
-        await writer.node.run(writer.open())
+    await _maybe_write(stage)
     first, second = (Query(database, name, rng.randint(1, 4)) for name in ("first", "second"))
     begun = asyncio.create_task(_live(stage, first, crashes=rng.randint(0, 2)))
     if rng.random() < 0.5:
@@ -92,10 +96,29 @@ async def query_anew(stage: Stage) -> None:
     await _live(stage, second, crashes=rng.randint(0, 1))
     await begun
     if second.refused and rng.random() < 0.7:
-        helper = stage.world.node("admin")
-        await helper.run(manage.forget_app(database.handle(helper).driver, APP))
+        await _forget(stage)
         second.refused = False
         await _live(stage, second, crashes=0)
+
+
+async def query_forgotten(stage: Stage) -> None:
+    """A stream that is counted by hand ends, is forgotten, and another one has the names of its app and jobs"""
+    rng, database = stage.rng, stage.database
+    await _maybe_write(stage)
+    for name in ("first", "second"):
+        await _live(stage, Query(database, name, rng.randint(1, 4), by_hand=True), crashes=rng.randint(0, 2))
+        await _forget(stage)
+
+
+async def _maybe_write(stage: Stage) -> None:
+    if stage.rng.random() < 0.5:
+        writer = Session(stage.database, stage.world.node("writer"), poll_ms=POLL_MS)
+        await writer.node.run(writer.open())
+
+
+async def _forget(stage: Stage) -> None:
+    helper = stage.world.node(f"admin{stage.database.history.next_id}")
+    await helper.run(manage.forget_app(stage.database.handle(helper).driver, APP))
 
 
 async def _live(stage: Stage, query: Query, *, crashes: int) -> None:
@@ -112,4 +135,7 @@ async def _live(stage: Stage, query: Query, *, crashes: int) -> None:
     raise AssertionError("a process that is not killed ends")
 
 
-QUERY_SCRIPTS: Sequence[Scenario] = (scripted("query-anew", query_anew),)
+QUERY_SCRIPTS: Sequence[Scenario] = (
+    scripted("query-anew", query_anew),
+    scripted("query-forgotten", query_forgotten),
+)

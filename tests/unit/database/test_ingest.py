@@ -295,49 +295,6 @@ async def test_a_lost_answer_to_the_commit_is_no_second_commit(store: MemoryStor
         assert (await job.wait()).rows == sst.rows
 
 
-async def test_each_batch_of_a_stream_is_in_once(store: MemoryStore) -> None:
-    async with open_db(store) as db:
-        async with open_job(store, "one") as job:
-            await job.write([table({"a": "1"})])
-            await job.commit(batch=("app", 1), wait=False)
-            await db.confirm()
-            await job.wait()
-        await db.put(b"a", b"later")
-        async with open_job(store, "again") as job:
-            await job.write([table({"a": "1"})])
-            assert (await job.commit(batch=("app", 1))).state == "duplicate"
-        assert await db.get(b"a") == b"later"
-
-
-async def test_a_query_that_counts_anew_needs_another_app_id(store: MemoryStore) -> None:
-    await (await open_db(store)).close()
-    async with open_job(store, "one") as job:
-        await job.commit(batch=("app", 4, "query 1"))
-    async with open_job(store, "two") as job:
-        with pytest.raises(slate.InvalidError, match="counted by query query 1") as raised:
-            await job.commit(batch=("app", 0, "query 2"))
-        assert (raised.value.outcome, (await job.info()).state) == ("not_applied", "registered")
-        async with open_admin(store) as admin:
-            await admin.ingests.forget_app("app")
-        assert (await job.commit(batch=("app", 0, "query 2"))).batch_id == 0
-
-
-async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStore) -> None:
-    """Else its rows would be lost, and its stream go on."""
-    await (await open_db(store)).close()
-    for pending in (True, False):
-        async with open_job(store, "app/7") as job:
-            await job.write([table({"a": "1"})])
-            await job.commit(wait=False, mode="ingest" if pending else "exclusive")
-            with pytest.raises(slate.ConflictError, match=r"as no batch .* needs another job id"):
-                await job.commit(batch=("app", 7), wait=False)
-    async with open_job(store, "app/8") as job:
-        await job.commit(batch=("app", 8))
-        assert (await job.commit(batch=("app", 8))).state == "applied"
-        with pytest.raises(slate.ConflictError, match="as batch 8 of 'app'"):
-            await job.commit(batch=("app", 9))
-
-
 async def test_an_aborted_job_never_shows(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:

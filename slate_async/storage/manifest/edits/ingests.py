@@ -331,14 +331,30 @@ class AbortIngest:
 
 @dataclass(frozen=True, slots=True)
 class ForgetApp:
-    """Forget the last batch of a stream that has ended."""
+    """Forget a stream that has ended: its last batch, and the records of its jobs, whose names a stream of the same app
+    id may use again."""
 
     app_id: str
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Its mark is that nothing is remembered."""
-        kept = tuple(app for app in state.ingest_apps if app.app_id != self.app_id)
-        return None if len(kept) == len(state.ingest_apps) else replace(state, ingest_apps=kept)
+        """Its mark is that nothing is remembered. Raises `ConflictError` while a batch waits to be applied, or to be
+        reported to its owner."""
+        if waiting := self._waiting(state):
+            raise ConflictError(
+                f"ingest {waiting!r} of app {self.app_id!r} is committed, and not in yet: a writer applies it soon"
+                " after it opens the database; or abort the ingest. Then forget the app",
+                outcome="not_applied",
+            )
+        apps = tuple(app for app in state.ingest_apps if app.app_id != self.app_id)
+        records = tuple(record for record in state.ingest_records if record.app_id != self.app_id)
+        if (len(apps), len(records)) == (len(state.ingest_apps), len(state.ingest_records)):
+            return None
+        return replace(state, ingest_apps=apps, ingest_records=records)
+
+    def _waiting(self, state: ManifestState) -> str | None:
+        unreported = (record for record in state.ingest_records if not record.shown)
+        jobs: tuple[Ingest | IngestRecord, ...] = (*pending_ingests(state), *unreported)
+        return next((job.id for job in jobs if job.app_id == self.app_id), None)
 
 
 def without_expired(state: ManifestState, now_ms: int) -> ManifestState:

@@ -17,7 +17,7 @@ from slate_async.errors import ConflictError, InvalidError
 from slate_async.storage.manifest.edits.ingests import MAX_RECORDS
 from slate_async.storage.manifest.edits.places import at_the_place_of
 from slate_async.storage.manifest.edits.protocol import check_looked_at
-from slate_async.storage.manifest.state import MONOTONE, IngestRecord, ManifestState, Mirrored
+from slate_async.storage.manifest.state import APPLIED, DUPLICATE, MONOTONE, IngestRecord, ManifestState, Mirrored
 
 
 def unfinished_mirror(source: ManifestState, path: str) -> ManifestState:
@@ -101,12 +101,24 @@ class ShowMirrored:
             checkpoints=state.checkpoints,
             sst_floor=state.sst_floor,
             ingests=state.ingests,
-            ingest_records=_merged_records(self.contents.ingest_records, state.ingest_records),
+            ingest_records=_merged_records(self.contents.ingest_records, self._known_still(state)),
             writer_token="",
             compactor_token="",
             heartbeat_interval_ms=None,
             compactions=(),
             parents=(),
+        )
+
+    def _known_still(self, state: ManifestState) -> tuple[IngestRecord, ...]:
+        """The mirror's records, but those of batches that the source has forgotten: what is in is the source's, and a
+        stream that begins anew may use the names of their jobs again."""
+        newest = {app.app_id: app.batch_id for app in self.contents.ingest_apps}
+        return tuple(
+            record
+            for record in state.ingest_records
+            if record.app_id is None
+            or record.outcome not in (APPLIED, DUPLICATE)
+            or record.batch_id <= newest.get(record.app_id, -1)
         )
 
 

@@ -15,6 +15,7 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.storage.manifest.edits.mirror import ShowMirrored
+from slate_async.storage.manifest.state import ABORTED, APPLIED, AppBatch, IngestRecord
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, on, runtime
@@ -419,3 +420,24 @@ async def test_the_edit_asks_for_another_look_when_gc_was_there() -> None:
     shown = fine.apply(state)
     assert shown is not None
     assert fine.apply(shown) is None
+
+
+async def test_a_mirror_forgets_the_jobs_of_a_stream_that_its_source_forgot() -> None:
+    """Else a stream that begins anew in the mirror, under the same names, would find its batches done."""
+    town = await settled(Town(CONTIGUOUS))
+    await mirror(town)
+    state = await town.state(MIRROR)
+    assert state.mirrored is not None
+    batches = [(app_id, batch_id, outcome) for app_id in "ab" for batch_id in (0, 1) for outcome in (APPLIED, ABORTED)]
+    records = [
+        IngestRecord(f"{app_id}/{batch_id}/{outcome}", outcome, 1, app_id=app_id, batch_id=batch_id)
+        for app_id, batch_id, outcome in batches
+    ]
+    state = replace(state, ingest_records=(IngestRecord("load", APPLIED, 1), *records))
+    contents = replace(state, ingest_records=(), ingest_apps=(AppBatch("b", 0),))
+    later = replace(state.mirrored, checkpoint_id=state.database_id)
+    named = frozenset(sst.location for sst in state.ssts())
+    shown = ShowMirrored(contents, later, state.version, named, state.store_id).apply(state)
+    assert shown is not None
+    assert [record.id for record in shown.ingest_records if record.outcome == APPLIED] == ["load", f"b/0/{APPLIED}"]
+    assert len([record for record in shown.ingest_records if record.outcome == ABORTED]) == 4
