@@ -21,26 +21,26 @@ from pyspark.sql import DataFrame
 import slate_async as slate
 from slate_async.arguments import Duration, seconds
 from slate_async.engine.ingest.digest import job_digest
-from slate_async.engine.ingest.manage import check_job
+from slate_async.engine.ingest.manage import StreamBatch, check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.watch import IngestMode, check_mode
 from slate_async.spark.arrangement import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import OnKnown, check_known, digest_of
+from slate_async.spark.micro_batch import query_of_call
 from slate_async.spark.options import check_choice, place
 from slate_async.spark.progress import LoadProgress, ProgressSink, errors_logged, watched
 from slate_async.spark.worker import this_worker
-from slate_async.spark.write_options import batch_job, sst_bytes
+from slate_async.spark.write_options import batch_job, query_job, sst_bytes
 
 logger = logging.getLogger(__name__)
 LOADED_BEFORE = "job %s into %s was loaded before, and is %s; rows that are others than then need another job id"
 """Job, path, state."""
-SKIPPED = (
-    "batch %d of %s is in %s already and was skipped: it is a replay; or the stream began anew, with another"
-    " checkpointLocation, and needs another appId, too"
-)
-"""Batch, app, path."""
+SKIPPED = "batch %d of %s is in %s already and was skipped: it is a replay%s"
+"""Batch, app, path, and what else it may be."""
+OR_ANEW = "; or the stream began anew, with another checkpointLocation, and needs another app id, too"
+"""Of a batch whose query is not known."""
 RESULTS = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
 _RESULT_SCHEMA = pa.schema([("sst", pa.string()), ("error", pa.binary())])
@@ -63,7 +63,7 @@ def bulk_load(
     mode: IngestMode = "auto",
     replace: bool = False,
     job_id: str | None = None,
-    batch: tuple[str, int] | None = None,
+    batch: StreamBatch | None = None,
     wait: bool = True,
     timeout: Duration = 120.0,
     lifetime: Duration = 86_400.0,
@@ -82,9 +82,9 @@ def bulk_load(
     known before any task runs. ``"ingest"``: a writer applies them, now or later; ``"exclusive"``: as the writer, which
     **fences one that lives**
     replace: delete every key that is there when the load begins and that ``df`` lacks; the tasks read all of it
-    job_id: a name for this load: calls with the same name load once. By default a new one, or ``batch``'s. A load with
-    neither ends with this call: it is in, or never will be
-    batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
+    job_id: a name: calls with the same name load once. Without it, and ``batch``, a load is in at the end, or never
+    batch: instead of it: ``(app id, number)`` of a stream's batch; numbers rise, and one that is in is skipped. A third
+    part, found on the thread of ``foreachBatch``, is the id of the query that counts them: another one is refused
     wait, timeout: until it is applied, for so many seconds or a timedelta; else it may be ``"pending"`` still
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings, create: as of `slate_async.open`; the database's settings for SSTs are not known here
@@ -97,7 +97,8 @@ def bulk_load(
     with the same job id, or not applied, as its ``outcome`` says; what Spark raises. Unless it is committed by then,
     the database is as it was."""
     _check_choices(mode, on_known)
-    at, name, chosen = place(path), _name(job_id, batch), _settings(settings, target_sst_bytes)
+    name, batch = _names(df, job_id, batch)
+    at, chosen = place(path), _settings(settings, target_sst_bytes)
     waited_s, lifetime_s = seconds(timeout, "timeout"), seconds(lifetime, "lifetime")
     rows = arrange(
         df, key=key, value=value, op=op, expire=expire, ttl=ttl, order=order, sort_mode=sort_mode, partitions=partitions
@@ -118,9 +119,9 @@ def bulk_load(
 
     job = this_worker().run(begin)
     try:
-        with _ended(job, name), watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch, on_known)
-        with _ended(job, name):
+        with _ended(job, name, batch), watched(df.sparkSession, f"slate_async load of {path}", progress):
+            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", job_id, batch, on_known)
+        with _ended(job, name, batch):
             info = this_worker().run(lambda _: job.commit(ssts or (), batch=batch, wait=wait, timeout=waited_s))
         _check_own(info, ssts, batch, path, compared=job_id is not None and on_known == "error")
         return info
@@ -140,14 +141,28 @@ def _check_choices(mode: IngestMode, on_known: OnKnown) -> None:
     check_choice("on_known", on_known, OnKnown)
 
 
-def _name(job_id: str | None, batch: tuple[str, int] | None) -> str | None:
-    """The job's. Raises `InvalidError` for names that cannot be: before anything is done."""
+def _names(df: DataFrame, job_id: str | None, batch: StreamBatch | None) -> tuple[str | None, StreamBatch | None]:
+    """The job's, and ``batch`` with the query that counts it, if that is known. Raises `InvalidError` for names that
+    cannot be: before anything is done."""
+    name = job_id
     if batch is not None:
-        check_job("any", batch)
-    name = batch_job(*batch) if job_id is None and batch is not None else job_id
+        batch = _whose(df, job_id, batch)
+        name = query_job(batch[0], batch[2], batch[1]) if len(batch) == 3 else batch_job(*batch)
     if name is not None:
         check_job(name)
-    return name
+    return name, batch
+
+
+def _whose(df: DataFrame, job_id: str | None, batch: StreamBatch) -> StreamBatch:
+    check_job("any", batch)
+    if job_id is not None:
+        raise slate.InvalidError(
+            "a batch has a job of its own, named by app id, query and number: drop job_id, or batch"
+        )
+    if len(batch) == 3:
+        return batch
+    query_id = query_of_call(df.sparkSession)
+    return batch if query_id is None else (*batch, query_id)
 
 
 def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> slate.Settings:
@@ -161,18 +176,20 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
 
 
 @contextmanager
-def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
+def _ended(job: slate.IngestJob, name: str | None, batch: StreamBatch | None) -> Iterator[None]:
     """Abort ``job`` if the block fails, for it would hold collectors up until it expires, or come in later.
 
-    name: what its user called it: then it stays. Another driver may be at work on it, or this one called again"""
+    name: what its user called it: then it stays. Another driver may be at work on it, or this one called again
+    batch: its name is of this: if that is refused, nobody goes on with it. A query that repeats it begins it anew"""
     try:
         yield
     except slate.IngestPendingError:
         raise
-    except BaseException:
-        if name is None:
+    except BaseException as error:
+        refused = batch is not None and isinstance(error, slate.InvalidError)
+        if name is None or refused:
             with suppress(slate.SlateError):
-                this_worker().run(lambda _: job.abort())
+                this_worker().run(lambda _: job.abort(unless_committed=refused))
         else:
             logger.info("job %s stays registered until it expires; a load with the same job id resumes it", name)
         raise
@@ -184,7 +201,8 @@ def _made(
     metastore: str | None,
     job: slate.IngestJob,
     duplicates: Duplicates,
-    batch: tuple[str, int] | None,
+    job_id: str | None,
+    batch: StreamBatch | None,
     on_known: OnKnown,
 ) -> list[slate.IngestedSst] | None:
     """The SSTs of ``rows``; ``None`` if the job is committed already, with the same rows if that matters."""
@@ -192,21 +210,21 @@ def _made(
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
         if batch is not None:
-            logger.warning(SKIPPED, *batch[::-1], path)
+            _say_skipped(batch, path)
             return None
         if on_known == "error":
             check_known(info, digest_of(rows, duplicates))
         logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
         return None
     try:
-        write = _write_there(path, metastore, job.spec.to_json(), duplicates, digest=batch is None)
+        write = _write_there(path, metastore, job.spec.to_json(), duplicates, digest=job_id is not None)
         with plain_errors():
             return _results(rows.mapInArrow(write, RESULTS).collect())
     except (slate.InvalidError, slate.ConflictError):
         if worker.run(lambda _: job.info()).state not in ("pending", "applied", "duplicate"):
             raise
         logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)
-        if batch is None and on_known == "error":
+        if job_id is not None and on_known == "error":
             check_known(worker.run(lambda _: job.info()), digest_of(rows, duplicates))
         return None
 
@@ -214,7 +232,7 @@ def _made(
 def _check_own(
     info: slate.IngestInfo,
     ssts: list[slate.IngestedSst] | None,
-    batch: tuple[str, int] | None,
+    batch: StreamBatch | None,
     path: str,
     *,
     compared: bool,
@@ -222,9 +240,13 @@ def _check_own(
     """Another driver may have been quicker, with other rows: raise `InvalidError`, or log that of a stream's batch."""
     if batch is not None:
         if info.state == "duplicate":
-            logger.warning(SKIPPED, *batch[::-1], path)
+            _say_skipped(batch, path)
     elif compared and ssts is not None:
         check_known(info, job_digest(ssts))
+
+
+def _say_skipped(batch: StreamBatch, path: str) -> None:
+    logger.warning(SKIPPED, batch[1], batch[0], path, "" if len(batch) == 3 else OR_ANEW)
 
 
 def _results(rows: list[Any]) -> list[slate.IngestedSst]:

@@ -83,8 +83,8 @@ class WriteOptions:
 
     @property
     def digested(self) -> bool:
-        """Whether its job may be asked for again by its name; a stream's batch is known by its number."""
-        return self.leased or self.job_id is not None
+        """Whether its job may be asked for again by a name its user knows; a stream's batch is known by its number."""
+        return self.job_id is not None
 
     @property
     def compared(self) -> bool:

@@ -8,8 +8,10 @@ Lines: what each call gave, and ``done``.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slate_async import spark as slate_spark
@@ -17,6 +19,32 @@ from slate_async import sync
 from tests.integration.writer import say
 
 ROWS = 1_000
+SAID = ("does not tell which query counts the batches", "are counted by query one, and this one comes from query two")
+
+
+def batches(spark: SparkSession, folder: str) -> None:
+    """``foreachBatch`` runs beside the server, which does not tell of which query."""
+    path, source = f"{folder}/batches", f"{folder}/arrived"
+    spark.createDataFrame([("a", "1")], "key string, value string").write.parquet(source)
+
+    def load(name: str | None) -> Callable[[DataFrame, int], None]:
+        def run(df: DataFrame, number: int) -> None:
+            slate_spark.bulk_load(df, path, batch=("orders", number) if name is None else ("orders", number, name))
+
+        return run
+
+    for checkpoint, name in (("c", None), ("c", "one"), ("other", "two")):
+        rows = spark.readStream.schema("key string, value string").parquet(source)
+        writer = rows.writeStream.foreachBatch(load(name)).option("checkpointLocation", f"{folder}/{checkpoint}")
+        try:
+            said = writer.trigger(availableNow=True).start().awaitTermination(200)
+        except PySparkException as error:
+            found = [text for text in SAID if text in str(error)]
+            say(f"refused {found}")
+        else:
+            say(f"loaded {said}")
+    with sync.open_admin(path) as admin:
+        say(f"batches {[(job.job_id, job.state) for job in admin.ingests.list()]}")
 
 
 def main() -> None:
@@ -46,6 +74,10 @@ def main() -> None:
     stream = changes.coalesce(1).writeStream.format("slate").option("checkpointLocation", f"{folder}/checkpoint")
     query = stream.trigger(availableNow=True).start(copy)
     say(f"streamed {query.awaitTermination(200)} {spark.read.format('slate').load(copy).count()}")
+    with sync.open_admin(copy) as admin:
+        apps = [job.app_id for job in admin.ingests.list()]
+    say(f"counted by its id {apps == [query.id]}")
+    batches(spark, folder)
     slate_spark.register(spark)
     say(f"registered {slate_spark.read(spark, copy, prefix='0009').count()}")
     say("done")

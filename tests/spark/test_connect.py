@@ -41,6 +41,11 @@ async def test_a_client_loads_reads_and_streams(connect_port: int, tmp_path: Pat
             f"read {sum(range(ROWS))}",
             "looked up [('000007', 7)]",
             f"streamed True {ROWS}",
+            "counted by its id True",
+            "refused ['does not tell which query counts the batches']",
+            "loaded True",
+            "refused ['are counted by query one, and this one comes from query two']",
+            "batches [('orders/two/0', 'aborted'), ('orders/one/0', 'applied')]",
             "registered 100",
             "done",
         ]
