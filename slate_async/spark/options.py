@@ -6,6 +6,7 @@ Spark folds the case of names. Credentials never belong here: options are part o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from os import PathLike
@@ -22,6 +23,8 @@ OptionValue: TypeAlias = str | int | float | bool | datetime | UUID | None
 """What an option of the data source may be; ``None`` is its default."""
 DEFAULT_PARTITION_BYTES = 128 << 20
 DEFAULT_LIFETIME_S = 3600.0
+HADOOP_PATH = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:/(?!/)", re.IGNORECASE)
+"""How a path of Hadoop may begin: a file system of its own, its default place, and no folder below the working one."""
 TABLE_PROPERTIES = {"owner", "provider"}
 """Spark adds them to the options where CREATE TABLE asks which columns there are."""
 INSTEAD_OF_TABLES = (
@@ -82,6 +85,11 @@ def place(path: str | PathLike[str]) -> str:
     """``path`` as it means the same in every process of this machine, whatever folder that works in. Raises
     `InvalidError` for what is no path, or means another place to each process."""
     text = own_path(path, "database")
+    if HADOOP_PATH.match(text):
+        raise InvalidError(
+            f"{text.partition(':')[0]}:/ is a file system of Hadoop's, which only Spark can read: give the bucket's URL"
+            " (s3://, az://, gs://), or a folder that every machine mounts (of dbfs:/x that is /dbfs/x)"
+        )
     url = parse_url(text)
     if url.scheme == "memory":
         raise InvalidError("memory:// is the memory of one process, and Spark's are many: use a folder or a bucket")

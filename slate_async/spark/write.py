@@ -144,7 +144,7 @@ def query_id_of(checkpoint_location: str | None) -> str:
     be read."""
     try:
         if checkpoint_location is None:
-            raise ValueError("option checkpointLocation is missing")
+            raise ValueError("option checkpointLocation is missing, and Spark does not tell that of its configuration")
         url = urlsplit(checkpoint_location)
         if url.scheme not in ("", "file"):
             raise ValueError("it is not in a folder of this machine")

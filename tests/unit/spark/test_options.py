@@ -77,6 +77,15 @@ def test_a_folder_is_the_same_wherever_a_process_works(tmp_path: Path, monkeypat
     assert StreamOptions.of({"path": "db"}).path == str(tmp_path / "db")
 
 
+@pytest.mark.parametrize("path", ["dbfs:/x", "DBFS:/x", "hdfs:/x/y", "s3a:/bucket/db"])
+def test_a_file_system_of_hadoop_is_no_folder(path: str) -> None:
+    """Below the working one a load would make a database on the driver's disk."""
+    for take in (place, lambda text: read(path=text), lambda text: bulk_load(NO_FRAME, text)):
+        with pytest.raises(slate.InvalidError, match=f"^{path.partition(':')[0]}:/ is a file system of Hadoop's"):
+            take(path)
+    assert place("file:/x") == "/x"
+
+
 def stream(**options: Any) -> StreamOptions:
     return StreamOptions.of(as_strings({"path": "/db", **options}))
 

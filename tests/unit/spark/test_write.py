@@ -189,3 +189,5 @@ def test_a_batch_without_tasks_is_committed_if_it_replaces_what_is_there(
     assert asyncio.run(rows_of(path)) == []
     with pytest.raises(slate.InvalidError, match="checkpoint at s3a://b/c: it is not in a folder of this machine"):
         stream(path, replace=True, checkpointLocation="s3a://b/c").commit([], 1)
+    with pytest.raises(slate.InvalidError, match="option checkpointLocation is missing, and Spark does not tell"):
+        stream(path, replace=True).commit([], 1)
