@@ -22,6 +22,7 @@ from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
+ANY_NUMBER = Patch(ingests, "counts_anew", instead.never)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
 _LIFE = {**_ALONE, **_INGESTED}
 _REPLACING = life_scenario("life", "what a switch runs", **{**_LIFE, "ingesters": 1, "faults": 0.5, "freezes": 0.0})
@@ -89,7 +90,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-query",
         "30",
         "any query may count the batches of a stream",
-        (Patch(ingests, "counting_query", ingest_instead.no_query),),
+        (Patch(ingests, "counting_query", ingest_instead.no_query), ANY_NUMBER),
         within=20,
         stage=QUERY_SCRIPTS[0],
     ),
@@ -97,9 +98,17 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-query-pending",
         "30",
         "a query counts the batches of a stream once one of them is applied",
-        (Patch(ingests, "counting_query", ingest_instead.query_that_applied),),
+        (Patch(ingests, "counting_query", ingest_instead.query_that_applied), ANY_NUMBER),
         within=200,
         stage=QUERY_SCRIPTS[0],
+    ),
+    Switch(
+        "30-query-named",
+        "30",
+        "the first query that is named for an app may begin with any batch",
+        (ANY_NUMBER,),
+        within=20,
+        stage=QUERY_SCRIPTS[2],
     ),
     Switch(
         "30-forgotten",

@@ -5,6 +5,9 @@ after it. What a batch was acknowledged for is there; what was refused is not.
 
 ``script-query-forgotten``: two streams of one app id, one after the other, that are counted by hand: the jobs of both
 have the same names, and the app is forgotten in between.
+
+``script-query-named``: a stream that is counted by hand, and after it a query under its app id, refused until that is
+forgotten.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Query:
             try:
                 info = await self._bring(node, write)
             except InvalidError as error:
-                if "are counted by query" not in str(error):
+                if "counts anew" not in str(error):
                     raise
                 write.refused = self.refused = True
                 self.database.count("queries-refused")
@@ -96,9 +99,7 @@ async def query_anew(stage: Stage) -> None:
     await _live(stage, second, crashes=rng.randint(0, 1))
     await begun
     if second.refused and rng.random() < 0.7:
-        await _forget(stage)
-        second.refused = False
-        await _live(stage, second, crashes=0)
+        await _forget_for(stage, second)
 
 
 async def query_forgotten(stage: Stage) -> None:
@@ -110,6 +111,17 @@ async def query_forgotten(stage: Stage) -> None:
         await _forget(stage)
 
 
+async def query_named(stage: Stage) -> None:
+    """Batches are counted by hand, and then by a query under the same app id, which is refused until it is forgotten"""
+    rng, database = stage.rng, stage.database
+    await _maybe_write(stage)
+    await _live(stage, Query(database, "first", rng.randint(1, 4), by_hand=True), crashes=rng.randint(0, 2))
+    second = Query(database, "second", rng.randint(1, 6))
+    await _live(stage, second, crashes=rng.randint(0, 1))
+    if second.refused:
+        await _forget_for(stage, second)
+
+
 async def _maybe_write(stage: Stage) -> None:
     if stage.rng.random() < 0.5:
         writer = Session(stage.database, stage.world.node("writer"), poll_ms=POLL_MS)
@@ -119,6 +131,13 @@ async def _maybe_write(stage: Stage) -> None:
 async def _forget(stage: Stage) -> None:
     helper = stage.world.node(f"admin{stage.database.history.next_id}")
     await helper.run(manage.forget_app(stage.database.handle(helper).driver, APP))
+
+
+async def _forget_for(stage: Stage, query: Query) -> None:
+    """Let a query that was refused begin."""
+    await _forget(stage)
+    query.refused = False
+    await _live(stage, query, crashes=0)
 
 
 async def _live(stage: Stage, query: Query, *, crashes: int) -> None:
@@ -138,4 +157,5 @@ async def _live(stage: Stage, query: Query, *, crashes: int) -> None:
 QUERY_SCRIPTS: Sequence[Scenario] = (
     scripted("query-anew", query_anew),
     scripted("query-forgotten", query_forgotten),
+    scripted("query-named", query_named),
 )

@@ -42,6 +42,21 @@ async def test_a_query_that_counts_anew_needs_another_app_id(store: MemoryStore)
         assert (await job.commit(batch=("app", 0, "query 2"))).batch_id == 0
 
 
+async def test_a_query_is_refused_under_an_app_id_that_was_counted_by_hand(store: MemoryStore) -> None:
+    await (await open_db(store)).close()
+    async with open_job(store, "one") as job:
+        await job.commit(batch=("app", 5))
+    async with open_job(store, "query/0") as job:
+        await job.write([table({"a": "1"})])
+        with pytest.raises(slate.InvalidError, match="up to 5 are in, or wait, and name no query"):
+            await job.commit(batch=("app", 0, "query"))
+        async with open_admin(store) as admin:
+            await admin.ingests.forget_app("app")
+        assert (await job.commit(batch=("app", 0, "query"))).state == "applied"
+    async with open_db(store) as db:
+        assert await db.get(b"a") == b"1"
+
+
 async def test_a_stream_that_is_forgotten_may_begin_anew_with_the_same_jobs(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store, "app/0") as job:

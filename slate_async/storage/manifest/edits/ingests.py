@@ -217,7 +217,8 @@ class CommitIngest:
     replace what was there, and do not know of each other, the first to be committed wins: the others end.
 
     batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect.
-    The first query that says it counts them does so for good
+    The first query that says it counts them does so for good; if batches came in before that, it begins with the
+    newest or later
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
     alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
     job replaces: nothing has come in since, nor waits
@@ -252,8 +253,8 @@ class CommitIngest:
                 f"GC may have deleted SSTs of ingest {self.id!r} already; begin it again", outcome="not_applied"
             )
         if self.batch is not None:
-            _check_query(state, self.batch)
             before = committed_batch(state, self.batch.app_id)
+            _check_query(state, self.batch, before)
             if before is not None and before >= self.batch.batch_id:
                 return end_ingest(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
@@ -458,8 +459,21 @@ def with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
     return (*others, AppBatch(batch.app_id, newest, query_id))
 
 
-def _check_query(state: ManifestState, batch: Batch) -> None:
+def counts_anew(batch: Batch, newest: int | None) -> bool:
+    """Whether a query cannot have brought the batches of its app up to ``newest``, which named none. It may bring the
+    newest again, of which it has not learnt that it is in; but batch 0 is that of any query that begins."""
+    return newest is not None and batch.batch_id < max(newest, 1)
+
+
+def _check_query(state: ManifestState, batch: Batch, newest: int | None) -> None:
     known = counting_query(state, batch.app_id)
+    if batch.query_id is not None and known is None and counts_anew(batch, newest):
+        raise InvalidError(
+            f"the batches of app {batch.app_id!r} up to {newest} are in, or wait, and name no query: batch"
+            f" {batch.batch_id} comes from query {batch.query_id}, which counts anew. A new query goes with another app"
+            " id; or forget the batches of this one (admin.ingests.forget_app)",
+            outcome="not_applied",
+        )
     if known is not None and batch.query_id not in (None, known):
         raise InvalidError(
             f"the batches of app {batch.app_id!r} are counted by query {known}, and this one comes from query"

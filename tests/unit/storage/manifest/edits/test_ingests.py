@@ -269,6 +269,28 @@ def test_the_batches_of_an_app_are_those_of_one_query(waits: bool) -> None:
     assert (counting_query(other, "app"), counting_query(other, "other")) == ("q", "r")
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_first_query_that_is_named_goes_on_where_those_without_one_stopped(waits: bool) -> None:
+    """A lower number is that of a query which counts anew: its rows would be lost."""
+    state = committed("a", batch=Batch("app", 5))
+    state = state if waits else applied(state, apply_ingests("a"))
+    for number in (0, 4):
+        with pytest.raises(
+            InvalidError, match=rf"up to 5 are in, or wait, and name no query: batch {number}"
+        ) as raised:
+            committed("b", batch=Batch("app", number, "q"), state=state)
+        assert raised.value.outcome == "not_applied"
+    repeated = find_record(committed("b", batch=Batch("app", 5, "q"), state=state), "b")
+    assert repeated is not None
+    assert repeated.outcome == "repeated"
+    assert counting_query(committed("b", batch=Batch("app", 6, "q"), state=state), "app") == "q"
+
+
+def test_a_batch_0_that_names_a_query_is_not_taken_for_one_that_named_none() -> None:
+    with pytest.raises(InvalidError, match="counts anew"):
+        committed("b", batch=Batch("app", 0, "q"), state=committed("a", batch=Batch("app", 0)))
+
+
 def test_an_app_that_is_forgotten_may_be_counted_by_another_query() -> None:
     state = committed("a", batch=Batch("app", 7, "q"))
     forgotten = applied(applied(applied(state, apply_ingests("a")), ShowIngests(3)), ForgetApp("app"))
