@@ -1,0 +1,1 @@
+"""Readers of collections: leased holds, what they follow, snapshots at a time."""

@@ -1,0 +1,77 @@
+"""`ReaderContext`: what the read handles of a collection work with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.holds import HoldStore
+from slate_async.collections.store.pending import PendingStore
+from slate_async.collections.store.versions import AreaVersions
+from slate_async.errors import UnavailableError
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.protocol import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """What the handles of one process on one life of a collection share.
+
+    name: of the collection, for messages
+    store: the folder of the life
+    deadline_ms: of one request, all its attempts included
+    lease_ms: a handle that was silent for so long may be revoked
+    poll_interval_ms: between two looks at the head, or for more updates
+    shard_patience_ms: all shards are listed after the followed one has shown nothing new for so long
+    shard_lag: the followed shard may lag another one by so many batches
+    """
+
+    name: str
+    schema: UpdateSchema
+    appends: Appends
+    store: ObjectStore
+    pending: PendingStore
+    holds: HoldStore
+    versions: AreaVersions
+    runtime: Runtime
+    deadline_ms: int
+    lease_ms: int = 60_000
+    poll_interval_ms: int = 500
+    shard_patience_ms: int = 2_000
+    shard_lag: int = 16
+
+    def now_ms(self) -> float:
+        """By the monotonic clock."""
+        return self.runtime.clock.monotonic() * 1000
+
+    async def pause(self) -> None:
+        """Wait until the next look."""
+        await self.runtime.clock.sleep(self.poll_interval_ms / 1000)
+
+    def backoff(self, what: str) -> Backoff:
+        """Attempts of ``what``, within the deadline."""
+        return Backoff(self.runtime, self.deadline_ms, f"{what} of {self.name}")
+
+    async def answered(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+        """What ``call`` gives, which changes nothing if repeated. Raises `UnavailableError` past the deadline."""
+        backoff = self.backoff(what)
+        while True:
+            try:
+                return await backoff.attempt(call())
+            except UnavailableError as error:
+                await backoff.wait(error)
+
+    async def head(self) -> Area:
+        """The newest version, by a read that begins now."""
+        return await self.answered("a read of the head", self.versions.load)
+
+    async def poll(self) -> Area:
+        """The newest version, by a look that nothing rests on."""
+        return await self.answered("a look at the head", self.versions.poll)

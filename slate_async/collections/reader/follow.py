@@ -1,0 +1,124 @@
+"""Following the pending area: which batches take a coverage on (C4).
+
+A reader of a ``definite`` collection follows one shard and lists all when it begins, and when that shard has shown
+nothing new for a while. A reader of a ``compare`` collection looks up the one name that can come next (C7).
+
+Rules C4 and C7 of collections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.chain import Link, Walk
+from slate_async.collections.core.coverage import Extension, Taken, extend
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import COMPARE_SHARD, HashedFrontier, PendingName
+from slate_async.collections.core.shards import Following, choose
+from slate_async.collections.core.times import TimeKind
+from slate_async.collections.reader.context import ReaderContext
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatch:
+    """A pending batch that was found. ``token``: of its append, where that was read."""
+
+    lower: Frontier
+    upper: Frontier
+    name: PendingName
+    token: str | None = None
+
+
+class Follower(Protocol):
+    """Follows the pending area for one snapshot or listener."""
+
+    async def look(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """How far ``coverage`` is taken by what is pending now. Raises `UnavailableError`."""
+        ...
+
+
+def follower(context: ReaderContext) -> Follower:
+    """One that has not looked yet."""
+    return ChainFollower(context) if context.appends is Appends.COMPARE else ShardFollower(context)
+
+
+class ChainFollower:
+    """Follows the chain of a ``compare`` collection."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        self._context = context
+
+    async def look(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """See `Follower`. What was found counts if the reader's hold stands afterwards (C14)."""
+        walk, taken = Walk(coverage, coverage), list[Taken[PendingBatch]]()
+        while not walk.at.is_done:
+            name = PendingName(COMPARE_SHARD, walk.at, None)
+            found = await self._context.answered(f"a look at {name}", partial(self._context.pending.describe, name))
+            if found is None:
+                break
+            batch = PendingBatch(found.lower, found.upper, name, found.token)
+            taken.append(Taken(batch, walk.at, found.upper))
+            walk = walk.past(Link(found.lower, found.upper, found.token), str(name))
+        return Extension(walk.at, tuple(taken))
+
+
+class ShardFollower:
+    """Follows one shard of a ``definite`` collection."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        self._context = context
+        self._following = Following(None, context.now_ms())
+        self._last: PendingName | None = None
+
+    async def look(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """See `Follower`."""
+        now = self._context.now_ms()
+        if not self._following.is_due(now, self._context.shard_patience_ms):
+            shards = await self._listed(coverage, self._following.shard, self._last)
+            found = extend(coverage, (batch for batches in shards.values() for batch in batches))
+            self._following = self._following.looked(bool(found.taken), now)
+        else:
+            shards = await self._listed(coverage, None, None)
+            shard = choose(coverage, shards, self._following.shard, self._context.shard_lag)
+            self._following = self._following.switched(shard, now)
+            found = extend(coverage, shards.get(shard, ()) if shard is not None else ())
+            # what other shards have beyond that is taken as well: it is known now
+            beyond = extend(found.coverage, (batch for batches in shards.values() for batch in batches))
+            found = Extension(beyond.coverage, found.taken + beyond.taken)
+        self._note_last(found)
+        return found
+
+    def _note_last(self, found: Extension[PendingBatch]) -> None:
+        """What a listing of the shard may begin after: names of pairs do not sort as times do."""
+        own = [taken.batch.name for taken in found.taken if taken.batch.name.writer == self._following.shard]
+        if self._last is not None and self._last.writer != self._following.shard:
+            self._last = None
+        if own and self._context.schema.kind is TimeKind.U64:
+            self._last = own[-1]
+
+    async def _listed(
+        self, coverage: Frontier, shard: str | None, after: PendingName | None
+    ) -> dict[str, list[PendingBatch]]:
+        """Whole batches that are not covered, by shard: of ``shard``, or of all."""
+        return await self._context.answered("a listing of pending batches", lambda: self._list(coverage, shard, after))
+
+    async def _list(
+        self, coverage: Frontier, shard: str | None, after: PendingName | None
+    ) -> dict[str, list[PendingBatch]]:
+        found: dict[str, list[PendingBatch]] = {}
+        async for listed in self._context.pending.list(shard, after=after):
+            name = listed.name
+            if name.part is not None or name.upper is None:
+                continue
+            lower, upper = name.lower, name.upper
+            if isinstance(lower, HashedFrontier) or isinstance(upper, HashedFrontier):
+                description = await self._context.pending.describe(name)
+                if description is None:
+                    continue
+                lower, upper = description.lower, description.upper
+            if lower <= upper and not upper <= coverage:
+                found.setdefault(name.writer, []).append(PendingBatch(lower, upper, name))
+        return found

@@ -1,0 +1,196 @@
+"""`ReadHandle`: a leased hold on a collection, and what is read under it.
+
+States: open -> closed (by `expire`, or because its hold was lost: then every call raises `LeaseLostError`). While it is
+open it renews itself. All methods belong to the event loop that opened it.
+
+Ordering rules: a new hold is written, THEN the head is read, and only then it is believed (C11). A version is used as
+soon as it is read, under the older hold; the hold moves to none that is beyond one in use (C13).
+
+Rules C3, C10 to C15 of collections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from slate_async.collections.core import holding, reading
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.coverage import Taken
+from slate_async.collections.core.edits import check_open
+from slate_async.collections.core.errors import SinceError
+from slate_async.collections.core.filtering import ConditionLike, conditions_of
+from slate_async.collections.core.frontier import Frontier, FrontierLike
+from slate_async.collections.core.times import TimeLike
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.reader.follow import PendingBatch, follower
+from slate_async.collections.reader.pins import Pins
+from slate_async.collections.reader.renewal import KeptHold
+from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
+from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
+from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.supervisor import Supervisor
+
+REGISTRATIONS = 100
+"""A new hold follows a head that has passed it so many times at most."""
+
+
+async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
+    """A read handle with a hold of its own, at what the collection may be read at now.
+
+    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    head = await context.head()
+    check_open(head)
+    made = holding.registering(context.runtime.ids.token(), head, context.lease_ms, note)
+    failures: list[BaseException] = []
+    supervisor = Supervisor(f"{context.name}/reader {made.reader}", failures.append)
+    hold = KeptHold(context, made, supervisor)
+    try:
+        await hold.write()
+        for _ in range(REGISTRATIONS):
+            head = await context.head()
+            if holding.registered(hold.handle, head):
+                return ReadHandle(context, hold, head, supervisor, failures)
+            await hold.follow(head)
+    except BaseException:
+        await supervisor.close()
+        raise
+    await supervisor.close()
+    raise UnavailableError(f"{context.name} was compacted faster than a hold on it could be written")
+
+
+class ReadHandle:
+    """Made by `open_reader`; see the module docstring. ``async with`` expires it at the end."""
+
+    def __init__(
+        self, context: ReaderContext, hold: KeptHold, area: Area, supervisor: Supervisor, failures: list[BaseException]
+    ) -> None:
+        self._context = context
+        self._hold = hold
+        self._area = area
+        self._supervisor = supervisor
+        self._failures = failures  # of the renewal
+        self._pins = Pins()
+        self._loop = asyncio.get_running_loop()
+        self._guard = LoopGuard(self._refuse)
+        self._expiring: asyncio.Task[None] | None = None
+        supervisor.spawn("renewal", self._renew())
+
+    @property
+    def since(self) -> Frontier:
+        """The handle may be asked about times beyond it."""
+        return self._hold.handle.since
+
+    async def snapshot(self, as_of: TimeLike, where: Iterable[ConditionLike] = ()) -> Snapshot:
+        """The contents at ``as_of``, as soon as they are definite: while updates at or before it may still be appended,
+        this waits.
+
+        where: conditions on data columns, such as ``("total", ">", 5)``; all have to hold
+
+        Raises `SinceError` if the handle has given ``as_of`` up, `InvalidError`, `LeaseLostError`, `ClosedError`,
+        `UnavailableError`. A cancelled call changes nothing."""
+        self._check()
+        schema = self._context.schema
+        time, conditions = schema.kind.time(as_of), conditions_of(where, schema)
+        following = follower(self._context)
+        area: Area | None = None
+        while True:
+            if not self.since.less_equal(time):
+                raise SinceError(f"as_of {as_of} is not beyond since {self.since} of this reader", since=self.since)
+            if area is not self._area:  # what was found is pending no more, or stands in the version as well
+                area = self._area
+                taken, coverage = list[Taken[PendingBatch]](), area.upper
+            if area.deleted:
+                raise ClosedError(f"{self._context.name} was deleted")
+            if not reading.may_read(area, time):
+                raise await self._hold.explain(
+                    f"version {area.version} is compacted to {area.since}, past {time}", "merged area"
+                )
+            pin = self._pins.take(area)
+            try:
+                found = await following.look(coverage)
+            except BaseException:
+                pin.release()
+                raise
+            taken, coverage = [*taken, *found.taken], found.coverage
+            if not coverage.less_equal(time):
+                source = SnapshotSource(self._context, self._hold, tuple(taken), time, conditions, self._check)
+                return Snapshot(source, pin, coverage)
+            pin.release()
+            await self._context.pause()
+            self._check()
+            await self._refresh()
+
+    async def downgrade_since(self, since: FrontierLike) -> None:
+        """Give up times that are not beyond ``since``, so that they may be compacted. A since never goes back.
+
+        Raises `LeaseLostError`, `UnavailableError` past the deadline: they are given up all the same."""
+        self._check()
+        wanted = Frontier.of(since, self._context.schema.kind)
+        if not wanted <= self.since:
+            await self._hold.write(since=wanted)
+
+    async def expire(self) -> None:
+        """Give everything up and close. Idempotent. May be cancelled: it goes on, and another call waits for it.
+
+        Raises `UnavailableError` if the hold could not be removed: it ends with its lease."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError("expire this reader on the event loop that opened it")
+        if self._expiring is None:
+            self._guard.shut()
+            self._expiring = self._loop.create_task(self._expire(), name=f"{self._context.name}/expire")
+        await asyncio.wait([self._expiring])
+        if not self._expiring.cancelled():
+            self._expiring.result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.expire()
+
+    def __del__(self) -> None:
+        if getattr(self, "_expiring", self) is None:
+            warnings.warn(f"a reader of {self._context.name} was never expired", ResourceWarning, 2, self)
+
+    async def _expire(self) -> None:
+        await self._supervisor.close()
+        await self._hold.remove()
+
+    async def _renew(self) -> None:
+        """Look at the head, and write the hold when it is time: that renews and moves it in one request."""
+        while True:
+            await self._context.pause()
+            try:
+                await self._refresh()
+                target = self._pins.lowest(self._area.version)
+                if self._hold.is_due(target):
+                    await self._hold.write(version=target)
+            except UnavailableError:
+                continue  # the lease may end meanwhile: then the next write says so
+
+    async def _refresh(self) -> None:
+        """Use the newest version from now on, under the hold that there is."""
+        head = await self._context.poll()
+        if head.version > self._area.version:
+            self._area = head
+
+    def _check(self) -> None:
+        self._guard.check()
+        self._hold.check()
+        if self._failures:
+            raise self._failures[0]
+
+    def _refuse(self, outcome: Outcome | None) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not self._loop:
+            raise InvalidError("this reader was opened on another event loop; open one for each", outcome=outcome)
+        raise ClosedError(f"this reader of {self._context.name} was expired", outcome=outcome)

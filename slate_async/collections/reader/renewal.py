@@ -1,0 +1,121 @@
+"""`KeptHold`: the hold of one handle, written until the outcome is known.
+
+Writes run one at a time, in tasks of their own, so a cancelled caller never leaves one half judged. A hold that was
+found to be lost stays lost: every later call fails.
+
+Ordering rule: what a move gives up is given up before it is sent (C13).
+
+Rules C10, C13, C14 and C15 of collections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from metastores.protocol import Committed
+from slate_async.collections.core import holding
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.errors import LeaseLostError
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.holding import Handle, Progress, StoredHold, Verdict
+from slate_async.collections.core.reading import is_worth_moving
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.errors import ClosedError, CorruptionError, SlateError, UnavailableError
+from slate_async.runtime.supervisor import Supervisor
+
+
+class KeptHold:
+    """See the module docstring. ``handle``: what is known of it now."""
+
+    def __init__(self, context: ReaderContext, handle: Handle, supervisor: Supervisor) -> None:
+        self.handle = handle
+        self.lock = asyncio.Lock()
+        self._context = context
+        self._supervisor = supervisor
+        self._written_ms = context.now_ms()
+        self._lost = False
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` if it was found to be lost."""
+        if self._lost:
+            raise self._lost_error()
+
+    def is_due(self, version: int) -> bool:
+        """Whether to write it now, moving it to ``version``."""
+        unwritten = self._context.now_ms() - self._written_ms
+        return is_worth_moving(self.handle.version or 0, version, unwritten, self._context.lease_ms)
+
+    async def write(self, *, version: int | None = None, since: Frontier | None = None) -> None:
+        """Write the hold, which renews its lease, and move it. Neither ``version`` nor ``since`` goes back.
+
+        A cancelled call goes on. Raises `LeaseLostError`, `UnavailableError` past the deadline: it may have moved."""
+        await self._supervisor.run("write of the hold", self._write_alone(version, since))
+
+    async def check_standing(self) -> None:
+        """C14: raise `LeaseLostError` unless the hold, read now, stands."""
+        async with self.lock:
+            self.check()
+            if not holding.counts(self.handle, await self._read()):
+                self._lost = True
+                raise self._lost_error()
+
+    async def explain(self, what: str, object_name: str) -> SlateError:
+        """C15: the error for ``what``, which a hold that stands rules out."""
+        async with self.lock:
+            stored = await self._read()
+            head = await self._context.head()
+        verdict = holding.judge_missing(self.handle, stored, head)
+        if verdict is Verdict.DELETED:
+            return ClosedError(f"{self._context.name} was deleted")
+        if verdict is Verdict.CORRUPTED:
+            return CorruptionError(f"{what}, and the hold of {self.handle.reader} stands", object_name=object_name)
+        self._lost = True
+        return self._lost_error()
+
+    async def remove(self) -> None:
+        """Give the hold up. A request that is lost leaves it to the end of its lease."""
+        async with self.lock:
+            self._lost = True
+            await self._context.answered(
+                "the removal of its hold", lambda: self._context.holds.remove([self.handle.reader])
+            )
+
+    async def follow(self, head: Area) -> None:
+        """C11: go to where ``head`` is, which was read after the hold was confirmed and has passed it."""
+        version, since = holding.following_head(self.handle, head)
+        await self.write(version=version, since=since)
+
+    async def _write_alone(self, version: int | None, since: Frontier | None) -> None:
+        async with self.lock:
+            self.check()
+            if version is not None and (self.handle.version is None or version < self.handle.version):
+                version = self.handle.version
+            await self._write(version, since)
+
+    async def _write(self, version: int | None, since: Frontier | None) -> None:
+        backoff = self._context.backoff("a write of its hold")
+        while True:
+            nonce, sent_ms = self._context.runtime.ids.token(), self._context.now_ms()
+            self.handle = holding.attempt(self.handle, nonce, version=version, since=since)
+            hold, cause = holding.to_write(self.handle, nonce), None
+            try:
+                answer = await backoff.attempt(self._context.holds.write(self.handle.reader, hold, self.handle.etag))
+            except UnavailableError as error:
+                cause = error
+            else:
+                if isinstance(answer, Committed):
+                    self.handle, self._written_ms = holding.written(self.handle, answer.value), sent_ms
+                    return
+            progress, self.handle = holding.resolved(self.handle, await self._read())
+            if progress is Progress.LOST:
+                self._lost = True
+                raise self._lost_error()
+            if progress is Progress.CONFIRMED:
+                return  # of which attempt is not known, so the lease counts from the write before
+            await backoff.wait(cause)
+
+    async def _read(self) -> StoredHold | None:
+        return await self._context.answered("a read of its hold", lambda: self._context.holds.read(self.handle.reader))
+
+    def _lost_error(self) -> LeaseLostError:
+        return LeaseLostError(f"the hold {self.handle.reader} of {self._context.name} was revoked; open another reader")

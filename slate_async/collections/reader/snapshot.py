@@ -1,0 +1,180 @@
+"""`Snapshot`: the contents of a collection at one time, in sorted batches.
+
+Merged batches are read a row group at a time and merged with what is pending, which is in memory. A version's batches
+are used only if they tell ``as_of`` apart (C3), and what was read of the pending area of a ``compare`` collection is
+given out only after the hold was found to stand (C14).
+
+Rules C3, C4, C14 and C15 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import pyarrow as pa
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core import splitting
+from slate_async.collections.core.area import MergedBatch
+from slate_async.collections.core.coverage import Taken
+from slate_async.collections.core.filtering import Condition
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.merging import BoundedMerge
+from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.splitting import KeySplit, Span
+from slate_async.collections.core.times import Time
+from slate_async.collections.core.updates import DIFF
+from slate_async.collections.reader import sources
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.reader.follow import PendingBatch
+from slate_async.collections.reader.pins import Pin
+from slate_async.collections.reader.renewal import KeptHold
+from slate_async.collections.store.merged import MergedSource
+from slate_async.errors import InvalidError
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.runtime.gather import gather
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSource:
+    """What a snapshot is read from, by all its splits.
+
+    taken: the pending batches beyond the version that is pinned
+    check: raises if the handle is closed
+    """
+
+    context: ReaderContext
+    hold: KeptHold
+    taken: tuple[Taken[PendingBatch], ...]
+    as_of: Time
+    where: tuple[Condition, ...]
+    check: Callable[[], None]
+
+
+class Snapshot:
+    """Made by `ReadHandle.snapshot`. It keeps what it reads until it is closed or dropped; ``async with`` closes it.
+
+    It may be read several times, and by several tasks. Columns: the data, the time, which is ``as_of``, and ``_diff``,
+    which is never 0; rows are sorted by data."""
+
+    def __init__(
+        self, source: SnapshotSource, pin: Pin, upper: Frontier, span: KeySplit[Key] = sources.EVERYTHING
+    ) -> None:
+        self._source = source
+        self._pin = pin
+        self._span = span
+        self._closed = False
+        self.as_of = source.as_of
+        self.upper = upper
+        """How far the collection was known when it was made."""
+
+    async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows, in batches of some size. An iteration that ends early is to be closed (``aclose``).
+
+        Raises `LeaseLostError`, `ClosedError`, `CorruptionError`, `UnavailableError`; no wrong rows."""
+        self._check()
+        try:
+            async for batch in self._merged():
+                yield batch
+                self._check()
+        except ObjectNotFoundError as error:
+            raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
+
+    async def to_arrow(self) -> pa.Table:
+        """All rows. Raises as `batches`."""
+        async with aclosing(self.batches()) as batches:
+            return pa.Table.from_batches([batch async for batch in batches], self._source.context.schema.arrow)
+
+    async def rows(self) -> AsyncGenerator[tuple[Any, int], None]:
+        """``(data, diff)`` of each row; data of several columns are a tuple. Raises as `batches`."""
+        names = self._source.context.schema.data.names
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                columns = [batch.column(name).to_pylist() for name in names]
+                data = columns[0] if len(names) == 1 else zip(*columns, strict=True)
+                for row in zip(data, batch.column(DIFF).to_pylist(), strict=True):
+                    yield row
+
+    async def splits(self, n: int) -> list[Snapshot]:
+        """At most ``n`` snapshots of about one size that hold every row once, in the order of data; at least one.
+
+        Only merged updates are weighed. Raises as `batches`, and `InvalidError` if ``n`` is below 1."""
+        self._check()
+        if n < 1:
+            raise InvalidError(f"a snapshot has at least one split, not {n}")
+        if self._span != sources.EVERYTHING:
+            raise InvalidError("a split is not split again; ask the snapshot for more")
+        spans: list[Span[Key]] = []
+        try:
+            for source in await self._opened():
+                spans += await sources.spans_of(self._source.context, source)
+        except ObjectNotFoundError as error:
+            raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
+        parts = splitting.split(spans, n)
+        return [Snapshot(self._source, self._pin.again(), self.upper, part) for part in parts]
+
+    def close(self) -> None:
+        """Let go what is read. Idempotent; splits go on."""
+        self._closed = True
+        self._pin.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        self._source.check()
+        if self._closed:
+            raise InvalidError("the snapshot was closed")
+
+    def _batches(self) -> list[MergedBatch]:
+        """Those that hold times at or before ``as_of``."""
+        return [batch for batch in self._pin.area.batches if batch.rows and batch.bounds.lower.less_equal(self.as_of)]
+
+    async def _opened(self) -> Sequence[MergedSource]:
+        context = self._source.context
+        return await gather(
+            [
+                context.answered(
+                    f"a read of {batch.name}",
+                    partial(MergedSource.open, context.store, context.schema, batch, context.runtime.offload),
+                )
+                for batch in self._batches()
+            ]
+        )
+
+    async def _merged(self) -> AsyncIterator[pa.RecordBatch]:
+        context, schema = self._source.context, self._source.context.schema
+        chosen = sources.Selection(schema, self.as_of, self._source.where, self._span)
+        taken = [one for one in self._source.taken if one.start.less_equal(self.as_of)]
+        pending = await sources.pending_rows(context, taken, chosen)
+        if context.appends is Appends.COMPARE:
+            await self._source.hold.check_standing()
+        opened = await self._opened()
+        names = [*(batch.name for batch in self._batches()), "pending batches"]
+        slices = [*(sources.merged_rows(context, source, chosen) for source in opened), _each(pending)]
+        merging = BoundedMerge(schema, Frontier([self.as_of]), names)
+        offload = context.runtime.offload
+        while not merging.is_done:
+            wanted = merging.wanted
+            for number in wanted:
+                rows = await anext(slices[number], None)
+                if rows is None:
+                    merging.end(number)
+                else:
+                    await offload.run(partial(merging.feed, number, rows))
+            if not merging.wanted:
+                given = await offload.run(merging.take)
+                if given.num_rows:
+                    yield given
+
+
+async def _each(slices: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    for rows in slices:
+        yield rows

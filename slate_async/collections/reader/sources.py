@@ -1,0 +1,189 @@
+"""Sorted rows of merged and pending batches, as a snapshot's merge takes them.
+
+Everything that a filter or a key range rules out by parts' edges or row groups' statistics is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from slate_async.codec.arrays import mask_array
+from slate_async.collections.codec.merged_read import MergedFile
+from slate_async.collections.codec.statistics import group_ranges
+from slate_async.collections.core import filtering, ordering
+from slate_async.collections.core.answers import snapshot_rows
+from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.coverage import Taken
+from slate_async.collections.core.filtering import ColumnRange, Condition
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.merging import slices_of
+from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.splitting import KeySplit, Span
+from slate_async.collections.core.times import Time
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.reader.follow import PendingBatch
+from slate_async.collections.store.merged import MergedSource
+from slate_async.errors import CorruptionError
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.runtime.gather import gather
+
+SLICE_ROWS = 1 << 16
+PARALLEL_READS = 16
+
+EVERYTHING: KeySplit[Key] = KeySplit(None, None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows: times at or before ``as_of``, data that pass ``where`` and lie in ``span``."""
+
+    schema: UpdateSchema
+    as_of: Time
+    where: tuple[Condition, ...]
+    span: KeySplit[Key]
+
+    def of_sorted(self, table: pa.Table) -> pa.RecordBatch:
+        """Those of ``table``, which is sorted."""
+        return self._chosen(self._within(_one_batch(table, self.schema)))
+
+    def of_unsorted(self, table: pa.Table, covered: Frontier | None) -> pa.RecordBatch:
+        """Those of ``table`` at times beyond ``covered``, at ``as_of``; not sorted, and not cut at ``span``."""
+        updates = _one_batch(table, self.schema)
+        if covered is not None:
+            updates = updates.filter(mask_array(covered.mask(self.schema.times(updates))))
+        updates = self._chosen(updates)
+        return self.schema.with_times(updates, Frontier([self.as_of]).advance_by(self.schema.times(updates)))
+
+    def sorted_slices(self, pieces: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """``pieces`` as one run of sorted slices, cut at ``span``."""
+        if not pieces:
+            return []
+        updates = _one_batch(pa.Table.from_batches(pieces, self.schema.arrow), self.schema)
+        try:
+            updates = self._within(consolidate(updates, self.schema, stored="pending batches"))
+        except CorruptionError:  # of a sum on the way; the whole one may fit. Equal rows have to be in one slice
+            return [self._within(updates.take(ordering.sorted_order(ordering.key_columns(updates, self.schema))))]
+        return list(slices_of(updates, SLICE_ROWS))
+
+    def overlaps(self, first: Key | None, last: Key | None) -> bool:
+        """Whether rows from ``first`` to ``last`` may lie in ``span``; ``None``: not known. A ``last`` of fewer columns
+        stands for all keys that begin with it."""
+        start, end = self.span.start, self.span.end
+        if start is not None and last is not None and last < start[: len(last)]:
+            return False
+        return end is None or first is None or first < end
+
+    def _chosen(self, updates: pa.RecordBatch) -> pa.RecordBatch:
+        return snapshot_rows(filtering.filtered(updates, self.where), self.schema, self.as_of)
+
+    def _within(self, updates: pa.RecordBatch) -> pa.RecordBatch:
+        start, end = self.span.start, self.span.end
+        if start is None and end is None:
+            return updates
+        columns = ordering.key_columns(updates, self.schema)
+        first = 0 if start is None else ordering.rows_before(columns, start)
+        last = updates.num_rows if end is None else ordering.rows_before(columns, end)
+        return updates.slice(first, last - first)
+
+
+async def merged_rows(context: ReaderContext, source: MergedSource, chosen: Selection) -> AsyncIterator[pa.RecordBatch]:
+    """The chosen rows of a merged batch, in order."""
+    edges = part_edges(source, context.schema)
+    for part in range(len(source.parts)):
+        if not chosen.overlaps(*edges[part]):
+            continue
+        file = await context.answered("a read of a footer", partial(source.file, part))
+        for groups in _runs(_wanted_groups(file, chosen)):
+            async for table in source.read(part, groups):
+                yield await context.runtime.offload.run(partial(chosen.of_sorted, table))
+
+
+async def pending_rows(
+    context: ReaderContext, taken: Sequence[Taken[PendingBatch]], chosen: Selection
+) -> list[pa.RecordBatch]:
+    """The chosen rows of pending batches, sorted and in slices. All of them are in memory.
+
+    Raises `ObjectNotFoundError` for a batch that is missing, or another one than was found."""
+    pieces: list[pa.RecordBatch] = []
+    for start in range(0, len(taken), PARALLEL_READS):
+        reads = [_read_pending(context, one, chosen) for one in taken[start : start + PARALLEL_READS]]
+        for found in await gather(reads):
+            pieces += found
+    return await context.runtime.offload.run(partial(chosen.sorted_slices, pieces))
+
+
+def part_edges(source: MergedSource, schema: UpdateSchema) -> list[tuple[Key | None, Key | None]]:
+    """The first and last data of each part, as far as they are known."""
+    if source.edges is None:
+        return [(None, None)] * len(source.parts)
+    columns = [ordering.comparable(source.edges.column(name)) for name in schema.data.names]
+    return [
+        (ordering.key_of(columns, 2 * part), ordering.key_of(columns, 2 * part + 1))
+        for part in range(len(source.parts))
+    ]
+
+
+async def spans_of(context: ReaderContext, source: MergedSource) -> list[Span[Key]]:
+    """Spans of keys with their rows: parts, or of a batch of one part its row groups."""
+    if source.edges is not None:
+        edges = part_edges(source, context.schema)
+        known = [(*edge, part.rows) for edge, part in zip(edges, source.parts, strict=True)]
+    elif source.parts:
+        file = await context.answered("a read of a footer", partial(source.file, 0))
+        groups = range(len(file.groups))
+        known = [(*_group_edges(file, group, context.schema), file.groups[group].rows) for group in groups]
+    else:
+        known = []
+    return [Span(first, last, rows) for first, last, rows in known if first is not None and last is not None]
+
+
+def _wanted_groups(file: MergedFile, chosen: Selection) -> list[int]:
+    return [
+        group
+        for group in range(len(file.groups))
+        if filtering.may_pass(chosen.where, group_ranges(file.metadata, group, chosen.schema))
+        and chosen.overlaps(*_group_edges(file, group, chosen.schema))
+    ]
+
+
+def _group_edges(file: MergedFile, group: int, schema: UpdateSchema) -> tuple[Key | None, Key | None]:
+    """The least and the greatest key of the first data column, if they are known. Not of floats: Parquet leaves NaNs
+    out and does not tell zeros apart."""
+    field = schema.data.field(0)
+    known: ColumnRange = group_ranges(file.metadata, group, schema)[field.name]
+    if known.low is None or known.high is None or known.nulls is None or pa.types.is_floating(field.type):
+        return None, None
+    column = ordering.comparable(pa.array([known.low, known.high], field.type))
+    return ordering.key_of([column], 0), ((True, 0),) if known.nulls else ordering.key_of([column], 1)
+
+
+def _runs(groups: Sequence[int]) -> list[range]:
+    """``groups`` as ranges of those that follow one another."""
+    runs: list[range] = []
+    for group in groups:
+        if runs and runs[-1].stop == group:
+            runs[-1] = range(runs[-1].start, group + 1)
+        else:
+            runs.append(range(group, group + 1))
+    return runs
+
+
+async def _read_pending(context: ReaderContext, taken: Taken[PendingBatch], chosen: Selection) -> list[pa.RecordBatch]:
+    batch, covered = taken.batch, None if taken.is_whole else taken.start
+    name = batch.name
+    found = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
+    if found is None or batch.token not in (None, found.description.token):
+        raise ObjectNotFoundError(str(name))
+    if found.updates is not None:
+        return [chosen.of_unsorted(found.updates, covered)]
+    return [chosen.of_unsorted(table, covered) async for table in context.pending.parts(name, found.description)]
+
+
+def _one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else schema.empty()

@@ -1,0 +1,312 @@
+"""Snapshots: `slate_async.collections.reader.snapshot` over real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pyarrow as pa
+import pytest
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.edits import Tombstone
+from slate_async.collections.core.errors import LeaseLostError, SinceError
+from slate_async.collections.core.filtering import ConditionLike
+from slate_async.collections.core.frontier import DONE
+from slate_async.collections.core.sweep import revoking
+from slate_async.errors import ClosedError, CorruptionError, InvalidError
+from tests.engine import settle
+from tests.support.collection_bytes import BYTES, frontier
+from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read
+from tests.unit.collections.store.faults import FAULTS, next_put
+from tests.unit.collections.writer.conftest import FastClock
+
+ROWS = random_rows(random.Random(3), 40)
+
+
+def between(lower: int, upper: int) -> list[tuple[bytes, int, int]]:
+    return [row for row in ROWS if lower <= row[1] < upper]
+
+
+async def test_what_is_pending_and_what_is_merged_make_the_contents(lake: ReadLake) -> None:
+    """P5, in each state of the collection."""
+    reader = await lake.reader()
+    keeper = await Keeper.claim(lake)
+    for lower in range(0, 40, 10):
+        await lake.put(between(lower, lower + 10), lower, lower + 10, writer="ab"[lower // 10 % 2])
+        for as_of in (lower, lower + 4, lower + 9):
+            assert await read(reader, as_of) == at(ROWS, as_of)
+        await keeper.round(merge=lower != 20)
+        await lake.clock.sleep(1)
+        await settle()
+        for as_of in (0, 3, lower + 9):
+            assert await read(reader, as_of) == at(ROWS, as_of)
+    table = await (await reader.snapshot(25)).to_arrow()
+    assert table.schema == BYTES.arrow
+    assert set(table.column("_time").to_pylist()) == {25}
+
+
+async def test_overlapping_batches_of_two_writers_are_taken_once(lake: ReadLake) -> None:
+    """C4."""
+    await lake.put(between(0, 7), 0, 7, "a")
+    await lake.put(between(0, 5), 0, 5, "b")
+    await lake.put(between(5, 12), 5, 12, "b")
+    reader = await lake.reader()
+    assert await read(reader, 11) == at(ROWS, 11)
+
+
+async def test_a_snapshot_waits_until_its_time_is_definite(lake: ReadLake) -> None:
+    await lake.put(between(0, 5), 0, 5)
+    reader = await lake.reader()
+    waiting = asyncio.ensure_future(read(reader, 12))
+    await settle(300)
+    assert not waiting.done()
+    await lake.put(between(0, 12), 0, 12, "b")  # another writer goes on; 12 itself may still come
+    await settle(300)
+    assert not waiting.done()
+    await lake.put(between(12, 13), 12, 13, "b")
+    assert await waiting == at(ROWS, 12)
+
+
+async def test_a_cancelled_wait_leaves_nothing_pinned(lake: ReadLake) -> None:
+    reader = await lake.reader()
+    for turns in range(0, 60, 3):
+        waiting = asyncio.ensure_future(reader.snapshot(12))
+        await settle(turns)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert reader._pins._used == {}
+    await lake.put(between(0, 20), 0, 20)
+    assert await read(reader, 12) == at(ROWS, 12)
+
+
+async def test_a_compare_collection_is_read_along_its_chain(lake: ReadLake) -> None:
+    writer = await lake.writer(Appends.COMPARE)
+    reader = await lake.reader(Appends.COMPARE)
+    keeper = await Keeper.claim(lake)
+    for lower in range(0, 40, 5):
+        await writer.append(between(lower, lower + 5), lower=lower, upper=lower + 5)
+        assert await read(reader, lower + 4) == at(ROWS, lower + 4)
+        if lower % 10:
+            await keeper.round()
+            await lake.clock.sleep(1)
+            await settle()
+    await writer.append([], upper=DONE)
+    assert await read(reader, 1000) == at(ROWS, 1000)
+
+
+async def test_what_was_read_of_a_chain_counts_only_under_the_own_hold(lake: ReadLake) -> None:
+    """C14."""
+    writer = await lake.writer(Appends.COMPARE)
+    await writer.append(between(0, 5), upper=5)
+    reader = await lake.reader(Appends.COMPARE)
+    snapshot = await reader.snapshot(4)
+    await revoke(lake)
+    with pytest.raises(LeaseLostError, match="was revoked; open another reader"):
+        await snapshot.to_arrow()
+    with pytest.raises(LeaseLostError):
+        await reader.snapshot(4)
+
+
+async def revoke(lake: ReadLake) -> None:
+    """As a controller does whose clock is ahead."""
+    for name, stored in (await lake.holds().read_all(await lake.holds().list())).items():
+        await lake.holds().write(name, revoking(stored.hold, "n" * 32), stored.etag)
+
+
+async def test_times_that_were_given_up_cannot_be_asked_about(lake: ReadLake) -> None:
+    await lake.put(between(0, 20), 0, 20)
+    reader = await lake.reader()
+    await reader.downgrade_since(7)
+    await reader.downgrade_since(3)
+    assert reader.since == frontier(7)
+    with pytest.raises(SinceError, match="as_of 6 is not beyond since 7 of this reader") as raised:
+        await reader.snapshot(6)
+    assert raised.value.since == frontier(7)
+    assert await read(reader, 7) == at(ROWS, 7)
+
+
+async def test_a_version_that_is_compacted_too_far_is_not_read(lake: ReadLake) -> None:
+    """C3: the handle's own since proves nothing once its lease is lost."""
+    await lake.put(between(0, 20), 0, 20)
+    reader = await lake.reader()
+    await revoke(lake)
+    keeper = await Keeper.claim(lake)
+    await keeper.round()
+    other = await lake.reader()
+    await other.downgrade_since(15)
+    for _ in range(4):
+        await keeper.round()
+    assert (await keeper.versions.load()).since == frontier(15)
+    await reader._refresh()
+    with pytest.raises(LeaseLostError):
+        await reader.snapshot(3)
+    assert await read(other, 17) == at(ROWS, 17)
+
+
+async def test_a_snapshot_that_is_open_is_kept_while_the_collection_goes_on(lake: ReadLake) -> None:
+    """C13, C17: the hold does not move past a version in use."""
+    await lake.put(between(0, 20), 0, 20)
+    reader, keeper = await lake.reader(), await Keeper.claim(lake)
+    await keeper.round()
+    await lake.clock.sleep(1)
+    await settle()
+    snapshot = await reader.snapshot(13)
+    for lower in range(20, 40, 2):
+        await lake.put(between(lower, lower + 2), lower, lower + 2)
+        await keeper.round()
+        await lake.clock.sleep(40)
+        await settle(100)
+    assert await snapshot.to_arrow() == await (await reader.snapshot(13)).to_arrow()
+    assert [row async for row in snapshot.rows()] == at(ROWS, 13)
+    snapshot.close()
+    with pytest.raises(InvalidError, match="the snapshot was closed"):
+        await snapshot.to_arrow()
+    await lake.clock.sleep(40)
+    await settle(100)
+    stored = await lake.holds().read(reader._hold.handle.reader)
+    assert stored is not None
+    assert stored.hold.version is not None
+    assert stored.hold.version > snapshot._pin.area.version
+
+
+async def test_a_missing_object_is_explained_by_the_hold(lake: ReadLake) -> None:
+    """C15."""
+    await lake.put(between(0, 20), 0, 20)
+    keeper = await Keeper.claim(lake)
+    await keeper.round()
+    reader = await lake.reader()
+    snapshot = await reader.snapshot(13)
+    name = snapshot._pin.area.batches[0].name
+    await lake.store.delete([name])
+    with pytest.raises(CorruptionError, match=r"and the hold of [0-9a-f]+ stands"):
+        await snapshot.to_arrow()
+    await revoke(lake)
+    with pytest.raises(LeaseLostError):
+        await snapshot.to_arrow()
+
+
+async def test_a_deleted_collection_is_closed(lake: ReadLake) -> None:
+    reader = await lake.reader()
+    versions = lake.versions()
+    await versions.load()
+    await versions.commits.commit(Tombstone("x" * 32))
+    await reader._refresh()
+    with pytest.raises(ClosedError, match="orders was deleted"):
+        await reader.snapshot(3)
+    with pytest.raises(ClosedError, match="was deleted"):
+        await lake.reader()
+
+
+@pytest.mark.parametrize("where", [[("data", ">", b"3")], [("data", "in", [b"1", b"5"])], [("data", "!=", b"2")]])
+async def test_a_filter_keeps_the_rows_that_pass(lake: ReadLake, where: list[ConditionLike]) -> None:
+    """P15."""
+    reader, keeper = await lake.reader(), await Keeper.claim(lake)
+    await lake.put(between(0, 20), 0, 20)
+    await keeper.round()
+    await lake.put(between(20, 40), 20, 40)
+    await reader._refresh()
+    passes = {">": lambda data: data > b"3", "in": lambda data: data in (b"1", b"5"), "!=": lambda data: data != b"2"}
+    for as_of in (5, 25, 39):
+        expected = [row for row in at(ROWS, as_of) if passes[where[0][1]](row[0])]
+        assert await read(reader, as_of, where=where) == expected
+
+
+async def test_splits_hold_every_row_once(lake: ReadLake) -> None:
+    reader, keeper = await lake.reader(), await Keeper.claim(lake)
+    await lake.put([(b"%06d" % (number * 7919 % 200_000), number % 20, 1) for number in range(200_000)], 0, 20)
+    await keeper.round(merge=False)
+    await lake.put([(b"%06d" % number, 21, -1) for number in range(0, 200_000, 100)], 20, 22)
+    await reader._refresh()
+    snapshot = await reader.snapshot(21)
+    whole = await snapshot.to_arrow()
+    parts = [await split.to_arrow() for split in await snapshot.splits(3)]
+    assert pa.concat_tables(parts).combine_chunks() == whole.combine_chunks()
+    assert whole.num_rows == 198_000
+    assert [part.num_rows > 50_000 for part in parts] == [True] * 3
+    few = await reader.snapshot(21, where=[("data", "<", b"000100")])
+    lake.store.gets.clear()
+    assert (await few.to_arrow()).num_rows == 99
+    with pytest.raises(InvalidError, match="at least one split, not 0"):
+        await snapshot.splits(0)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_hold_whose_put_is_not_answered_is_resolved(lake: ReadLake, fault: str) -> None:
+    """C10."""
+    next_put(lake.store, fault)
+    reader = await lake.reader()
+    next_put(lake.store, fault)
+    await reader.downgrade_since(4)
+    (stored,) = (await lake.holds().read_all(await lake.holds().list())).values()
+    assert stored.hold.since == frontier(4)
+    assert stored.etag == reader._hold.handle.etag
+    await reader.expire()
+    assert await lake.holds().list() == {}
+    with pytest.raises(ClosedError, match="was expired"):
+        await reader.snapshot(1)
+
+
+async def test_a_registration_follows_a_head_that_has_passed_it(lake: ReadLake) -> None:
+    """C11."""
+    keeper = await Keeper.claim(lake)
+    await lake.put(between(0, 20), 0, 20)
+    lake.store.hold = True
+    opening = asyncio.ensure_future(lake.reader())
+    await settle(100)
+    await keeper.round()
+    await keeper.round()
+    lake.store.release()
+    reader = await opening
+    stored = await lake.holds().read(reader._hold.handle.reader)
+    head = await keeper.versions.load()
+    assert stored is not None
+    assert stored.hold.version is not None
+    assert stored.hold.version >= head.floor
+    assert await read(reader, 10) == at(ROWS, 10)
+
+
+async def test_an_idle_reader_keeps_its_lease(lake: ReadLake) -> None:
+    keeper = await Keeper.claim(lake)
+    reader = await lake.reader(lease_ms=10_000)
+    for _ in range(30):
+        await lake.clock.sleep(1)
+        await settle(60)
+        await keeper.round()
+    assert await lake.holds().list() != {}
+    await lake.put(between(0, 5), 0, 5)
+    assert await read(reader, 3) == at(ROWS, 3)
+
+
+class SleepyClock(FastClock):
+    """Of a process that never wakes up by itself."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_reader_that_sleeps_past_its_lease_fails_and_is_never_wrong(lake: ReadLake) -> None:
+    keeper = await Keeper.claim(lake)
+    await lake.put(between(0, 5), 0, 5)
+    reader = await lake.reader(clock=SleepyClock())
+    for _ in range(3):
+        await keeper.round()
+        lake.clock.now += 1000
+    assert await lake.holds().list() == {}
+    with pytest.raises(LeaseLostError):
+        await reader.downgrade_since(3)
+    with pytest.raises(LeaseLostError):
+        await reader.snapshot(3)
+
+
+async def test_every_cancelled_opening_leaves_at_most_a_hold(lake: ReadLake) -> None:
+    for turns in range(0, 40, 2):
+        opening = asyncio.ensure_future(lake.reader())
+        await settle(turns)
+        opening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await opening
+    await lake.put(between(0, 5), 0, 5)
+    assert await read(await lake.reader(), 3) == at(ROWS, 3)
