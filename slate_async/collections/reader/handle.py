@@ -96,13 +96,13 @@ class ReadHandle:
         schema = self._context.schema
         time, conditions = schema.kind.time(as_of), conditions_of(where, schema)
         following = follower(self._context)
-        area: Area | None = None
+        area, coverage = self._area, self._area.upper
+        taken: list[Taken[PendingBatch]] = []
         while True:
             if not self.since.less_equal(time):
                 raise SinceError(f"as_of {as_of} is not beyond since {self.since} of this reader", since=self.since)
             if area is not self._area:  # what was found is pending no more, or stands in the version as well
-                area = self._area
-                taken, coverage = list[Taken[PendingBatch]](), area.upper
+                area, coverage, taken = self._area, self._area.upper, []
             if area.deleted:
                 raise ClosedError(f"{self._context.name} was deleted")
             if not reading.may_read(area, time):

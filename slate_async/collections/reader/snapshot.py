@@ -152,7 +152,7 @@ class Snapshot:
     async def _merged(self) -> AsyncIterator[pa.RecordBatch]:
         context, schema = self._source.context, self._source.context.schema
         chosen = sources.Selection(schema, self.as_of, self._source.where, self._span)
-        taken = [one for one in self._source.taken if one.start.less_equal(self.as_of)]
+        taken = [batch for batch in self._source.taken if batch.start.less_equal(self.as_of)]
         pending = await sources.pending_rows(context, taken, chosen)
         if context.appends is Appends.COMPARE:
             await self._source.hold.check_standing()

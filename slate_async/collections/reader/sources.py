@@ -111,7 +111,7 @@ async def pending_rows(
     Raises `ObjectNotFoundError` for a batch that is missing, or another one than was found."""
     pieces: list[pa.RecordBatch] = []
     for start in range(0, len(taken), PARALLEL_READS):
-        reads = [_read_pending(context, one, chosen) for one in taken[start : start + PARALLEL_READS]]
+        reads = [_read_pending(context, batch, chosen) for batch in taken[start : start + PARALLEL_READS]]
         for found in await gather(reads):
             pieces += found
     return await context.runtime.offload.run(partial(chosen.sorted_slices, pieces))

@@ -14,11 +14,10 @@ from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.filtering import ConditionLike
 from slate_async.collections.core.frontier import DONE
-from slate_async.collections.core.sweep import revoking
 from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from tests.engine import settle
 from tests.support.collection_bytes import BYTES, frontier
-from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read
+from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read, revoke
 from tests.unit.collections.store.faults import FAULTS, next_put
 from tests.unit.collections.writer.conftest import FastClock
 
@@ -108,12 +107,6 @@ async def test_what_was_read_of_a_chain_counts_only_under_the_own_hold(lake: Rea
         await snapshot.to_arrow()
     with pytest.raises(LeaseLostError):
         await reader.snapshot(4)
-
-
-async def revoke(lake: ReadLake) -> None:
-    """As a controller does whose clock is ahead."""
-    for name, stored in (await lake.holds().read_all(await lake.holds().list())).items():
-        await lake.holds().write(name, revoking(stored.hold, "n" * 32), stored.etag)
 
 
 async def test_times_that_were_given_up_cannot_be_asked_about(lake: ReadLake) -> None:
