@@ -1,8 +1,9 @@
 """A driver that loads rows into a database, and says where it is so that it can be killed there:
 
-    loader.py DATABASE [replace] [unnamed]
+    loader.py DATABASE [replace] [unnamed] [save]
 
-``unnamed``: without a job id, for a writer that is to come.
+``unnamed``: without a job id, for a writer that is to come. ``save``: so, by Spark's own interface, whose commit
+runs in a process of its own; it stops nowhere.
 
 Lines: ``committing`` before it commits · ``committed`` before it learns of it. After each it waits for a line.
 """
@@ -56,6 +57,9 @@ def main() -> None:
     for name, value in CONF.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if "save" in sys.argv[2:]:
+        frame(spark).write.format("slate").mode("append").option("ingestMode", "ingest").save(sys.argv[1])
+        return
     with patch.object(slate.IngestJob, "commit", commit):
         unnamed = "unnamed" in sys.argv[2:]
         bulk_load(

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -103,9 +103,34 @@ async def test_what_a_killed_driver_committed_without_a_name_is_not_applied_late
     assert [stored for stored in await objects(path) if not stored.named] == []
 
 
+async def test_what_a_killed_driver_saved_is_not_applied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commit waits in a process of its own, which ends with the driver: nobody renews the job any more."""
+    path = str(tmp_path / "db")
+    async with slate.open(path) as db:
+        for key, value in OLD:
+            await db.put(key, value)
+    driving = ChildProcess(["-m", "tests.spark.loader", path, "save"])
+    async with driving as driver, asyncio.timeout(LIMIT_S):
+        await until(path, lambda job: job is not None and job.state == "pending")
+        os.kill(driver.pid, signal.SIGKILL)
+        assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
+        await until(path, lambda job: job is not None and (job.expire_ms or 0) < time.time_ns() // 1_000_000)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: time.time_ns() // 1_000_000 + LATER_MS)
+    async with slate.open(path) as db:
+        await db.put(b"later", b"1")
+        await db.confirm()
+        assert [row async for row in db.scan()] == [*OLD, (b"later", b"1")]
+    assert [(job.state, job.rows) for job in await jobs(path)] == [("expired", 0)]
+
+
 async def until_state(path: str, state: str) -> None:
+    await until(path, lambda job: job is not None and job.state == state)
+
+
+async def until(path: str, seen: Callable[[slate.IngestInfo | None], bool]) -> None:
+    """Until the newest job is seen so, if there is one."""
     while True:
-        if (await jobs(path))[0].state == state:
+        if seen(next(iter(await jobs(path)), None)):
             return
         await asyncio.sleep(0.02)
 
