@@ -124,7 +124,7 @@ async def test_times_that_were_given_up_cannot_be_asked_about(lake: ReadLake) ->
 async def test_a_version_that_is_compacted_too_far_is_not_read(lake: ReadLake) -> None:
     """C3: the handle's own since proves nothing once its lease is lost."""
     await lake.put(between(0, 20), 0, 20)
-    reader = await lake.reader()
+    reader = await lake.reader(clock=SleepyClock())
     await revoke(lake)
     keeper = await Keeper.claim(lake)
     await keeper.round()
