@@ -59,10 +59,14 @@ class WriterLife:
         return self.state in ("never", "closed", "dead")
 
     def guess(self, now_ms: int) -> LifeState:
-        """As ``state``; where that is not known yet, what the wall clocks say, if they agree."""
+        """As ``state``; where that is not known yet, what the wall clocks say, if they agree: a sign of life that comes
+        an interval or more after ``now_ms`` says that they do not."""
         if self.state != "unknown" or self.interval_ms is None or self.seen_ms is None:
             return self.state
-        return "alive" if now_ms - self.seen_ms < MISSED_BEATS * self.interval_ms else "dead"
+        silent_ms = now_ms - self.seen_ms
+        if silent_ms <= -self.interval_ms:
+            return "unknown"
+        return "alive" if silent_ms < MISSED_BEATS * self.interval_ms else "dead"
 
 
 class WriterLiveness:
