@@ -19,6 +19,11 @@ _REPORTED = re.compile(
     r"^slate_async(?:\.\w+)*\.(?P<name>\w+): (?P<message>.*?)(?=\n\s*\n|\n\s+at |\s+SQLSTATE: |\s*\Z)", re.M | re.S
 )
 """The last line of a Python trace, or lines, up to what Spark puts behind it."""
+_NOT_FOUND = re.compile(r"^ModuleNotFoundError: No module named 'slate_async'\s*$", re.M)
+NO_ENGINE = (
+    "Spark's Python workers do not find slate_async: before Spark starts, set PYSPARK_PYTHON to the interpreter"
+    " that has it, as by export PYSPARK_PYTHON=$(which python)"
+)
 _CORRUPTION = re.compile(r"(?P<object>.*?) at byte (?P<offset>\d+): (?P<message>.*)", re.S)
 
 
@@ -35,7 +40,10 @@ def plain_errors() -> Iterator[None]:
 
 
 def engine_error(text: str) -> slate.SlateError | None:
-    """The error of the engine that ``text``, of Spark's error, ends with; ``None`` if it is about something else."""
+    """The error of the engine that ``text``, of Spark's error, ends with; ``None`` if it is about something else.
+    Where the engine is not installed, too, there is one."""
+    if _NOT_FOUND.search(text):
+        return slate.InvalidError(NO_ENGINE)
     reported = list(_REPORTED.finditer(text))
     kind = _kinds().get(reported[-1]["name"]) if reported else None
     if kind is None:

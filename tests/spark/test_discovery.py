@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,23 @@ def test_options_and_registration_of_a_format_that_spark_found(spark: SparkSessi
     fresh.conf.unset("spark.sql.python.filterPushdown.enabled")
     slate_spark.register(fresh)
     assert fresh.read.format("slate").option("columns", "key").load(path).columns == ["key"]
+
+
+def test_a_python_without_the_engine_is_one_line_of_advice(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody said which Python to take, and Spark finds one that has pyspark alone."""
+    asyncio.run(put_rows(tmp_path / "db"))
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nPYTHONSAFEPATH=1 exec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    for first in (slate_spark.read, slate_spark.read_changes, lambda session, _: slate_spark.register(session)):
+        with pytest.raises(slate.InvalidError, match=r"^Spark's Python workers do not find slate_async: .*\$\(which"):
+            first(spark.newSession(), str(tmp_path / "db"))
+    whole = tmp_path / "whole"
+    whole.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    whole.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(whole))
+    assert slate_spark.read(spark.newSession(), str(tmp_path / "db")).count() == 20

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 import slate_async as slate
-from slate_async.spark.engine_errors import engine_error, plain_errors
+from slate_async.spark.engine_errors import NO_ENGINE, engine_error, plain_errors
 from slate_async.storage.sst.reader import MissingError
 
 BEFORE = "[PYTHON_DATA_SOURCE_ERROR] Failed to read: "
@@ -62,6 +62,16 @@ def test_other_errors_are_left_alone(text: str) -> None:
     assert engine_error(text) is None
     with pytest.raises(PySparkException), plain_errors():
         raise PySparkException(text)
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_workers_without_the_engine_are_one_line_of_advice(behind: str) -> None:
+    told = engine_error(BEFORE + trace_of(ModuleNotFoundError("No module named 'slate_async'")) + behind)
+    assert isinstance(told, slate.InvalidError)
+    assert str(told) == NO_ENGINE
+    assert "export PYSPARK_PYTHON=$(which python)" in NO_ENGINE
+    assert "\n" not in NO_ENGINE
+    assert engine_error(trace_of(ModuleNotFoundError("No module named 'numpy'"))) is None
 
 
 def test_inside_the_block_the_engines_error_takes_the_place_of_sparks() -> None:

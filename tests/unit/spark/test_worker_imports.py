@@ -28,7 +28,7 @@ DRIVERS = {
     f"slate_async.spark.{name}"
     for name in (
         *("arrangement", "compaction", "database_size", "decode", "engine_errors", "export", "frames", "key_lookup"),
-        *("load", "load_plan", "progress", "report", "session", "statistics_frame"),
+        *("load", "load_plan", "progress", "report", "session", "statistics_frame", "worker_python"),
     )
 }
 """What only a driver needs."""
