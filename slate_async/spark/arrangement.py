@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -66,6 +67,8 @@ def arrange(
     check_choice("sort_mode", sort_mode, SortMode)
     if partitions is not None and sort_mode != "global":
         raise InvalidError(f"partitions= goes with sort_mode='global', not {sort_mode!r}")
+    if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+        raise InvalidError(f"partitions={partitions!r}: a whole number of 1 or more")
     rows = _chosen(df, key, value, op, expire, ttl, order)
     if sort_mode == "global":
         rows = rows.repartitionByRange(KEY) if partitions is None else rows.repartitionByRange(partitions, KEY)
@@ -87,8 +90,15 @@ def _chosen(
         raise InvalidError("give one of expire= and ttl=")
     seconds = F.lit(ttl_ms(ttl) / 1000) if isinstance(ttl, int | float) else ttl
     roles = {KEY: key, VALUE: value, OP: op, EXPIRE: expire, TTL: seconds, ORDER: order}
-    rows = df.select(*[_column(said).alias(role) for role, said in roles.items() if said is not None])
-    check_types({field.name: field.dataType for field in rows.schema})
+    if not isinstance(df, DataFrame):
+        raise InvalidError(f"the rows of a load are a DataFrame of Spark, not {type(df).__name__}")
+    try:
+        rows = df.select(*[_column(said).alias(role) for role, said in roles.items() if said is not None])
+        check_types({field.name: field.dataType for field in rows.schema})
+    except AnalysisException as error:
+        if isinstance(ttl, str) and f"`{ttl}`" in str(error):
+            raise InvalidError(f"ttl={ttl!r} is no column; it is a number of seconds, or a column of them") from error
+        raise
     if ttl is not None:
         now_ms = F.unix_millis(F.current_timestamp())
         expires = (now_ms + F.col(TTL) * 1000).cast("long")

@@ -39,6 +39,10 @@ def read(
     columns: those of them that are read; what no column needs is not decoded
 
     Raises `InvalidError` for wrong ones."""
+    if isinstance(columns, str):
+        raise InvalidError(
+            f"columns={columns!r}: a list of names, e.g. {[name.strip() for name in columns.split(',')]}"
+        )
     given = as_strings({**options, "columns": None if columns is None or schema is not None else ",".join(columns)})
     wanted = ReadOptions.of({**given, "path": path})
     chosen, besides = (wanted.schema(), []) if schema is None else _pruned(struct_of(schema), columns, wanted.types)

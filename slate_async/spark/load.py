@@ -35,7 +35,8 @@ from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import batch_job, query_job, sst_bytes
 
 logger = logging.getLogger(__name__)
-LOADED_BEFORE = "job %s into %s was loaded before, and is %s; rows that are others than then need another job id"
+LOADED_BEFORE = "job %s into %s was loaded before, and is %s: these rows are those"
+NOT_COMPARED = "job %s into %s was loaded before, and is %s; rows that are others than then need another job id"
 """Job, path, state."""
 SKIPPED = "batch %d of %s is in %s already and was skipped: it is a replay%s"
 """Batch, app, path, and what else it may be."""
@@ -214,7 +215,8 @@ def _made(
             return None
         if on_known == "error":
             check_known(info, digest_of(rows, duplicates))
-        logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
+        said = LOADED_BEFORE if on_known == "error" else NOT_COMPARED
+        logger.warning(said, info.job_id, path, info.state)
         return None
     try:
         write = _write_there(path, metastore, job.spec.to_json(), duplicates, digest=job_id is not None)

@@ -77,8 +77,9 @@ def plan_load(
     for before, after in pairwise(parts):
         if before.last_key >= after.first_key:
             raise slate.InvalidError(
-                f"two tasks have overlapping keys: one ends at {before.last_key[:64]!r}, another one begins at"
-                f" {after.first_key[:64]!r}; partition by ranges of keys: repartitionByRange, or sort_mode='global'"
+                "two tasks have overlapping keys: partition by ranges of keys, by repartitionByRange or"
+                f" sort_mode='global'. One ends at {before.last_key[:64]!r}, another one begins at"
+                f" {after.first_key[:64]!r}"
             )
     return LoadPlan(tuple(parts))
 

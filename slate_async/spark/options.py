@@ -38,6 +38,7 @@ class Options:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): value for name, value in options.items()}
+        self._written = {name.lower(): name for name in options}
         if self._left.keys() >= TABLE_PROPERTIES:
             raise InvalidError(f"CREATE TABLE makes none of slate: {INSTEAD_OF_TABLES}")
         self._known: list[str] = []
@@ -74,7 +75,7 @@ class Options:
     def finish(self) -> None:
         """Refuse the rest. Their values are not repeated: one may hold a secret."""
         if self._left:
-            unknown = ", ".join(sorted(self._left))
+            unknown = ", ".join(self._written[name] for name in sorted(self._left))
             raise InvalidError(
                 f"unknown option {unknown}; there are {', '.join(self._known)}. Credentials come from the environment"
                 " of the executors, never from options"

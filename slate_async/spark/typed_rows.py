@@ -55,7 +55,8 @@ class RowTypes:
         key_type = cast(KeyType, given.choice("keyType", get_args(KeyType), "binary"))
         key_columns = given.take("keyColumns", names, None)
         if key_columns is not None and key_type != "tuple":
-            raise InvalidError("option keyColumns is of keys of several parts: give option keyType=tuple, too")
+            one = f"; a key of one column is keyColumn={key_columns[0]} of a write" if len(key_columns) == 1 else ""
+            raise InvalidError(f"option keyColumns is of keys of several parts: give option keyType=tuple, too{one}")
         form = cast(ValueFormat, given.choice("valueFormat", get_args(ValueFormat), "none"))
         return cls(key_type, key_columns or (KEY,), form)
 
@@ -111,8 +112,10 @@ class RowReader:
         if self._types.key_type != "tuple":
             wanted = StringType() if self._types.key_type == "string" else BinaryType()
             if key and key[0].dataType != wanted:
+                advice = ": give option keyType=string" if key[0].dataType == StringType() else ""
                 raise InvalidError(
-                    f"column key is {key[0].dataType.simpleString()}, and {wanted.simpleString()} by option keyType"
+                    f"column key is {key[0].dataType.simpleString()}, and {wanted.simpleString()} by option"
+                    f" keyType={self._types.key_type}{advice}"
                 )
             return arrow_schema(StructType(key))
         if not key:

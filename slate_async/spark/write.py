@@ -32,7 +32,7 @@ from slate_async.engine.ingest.watch import IngestMode
 from slate_async.spark.arrangement import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import check_known
-from slate_async.spark.load import LOADED_BEFORE
+from slate_async.spark.load import LOADED_BEFORE, NOT_COMPARED
 from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
@@ -204,7 +204,8 @@ def _commit(
                 if options.compared:
                     check_known(known, digest)
                 if batch is None:
-                    logger.warning(LOADED_BEFORE, job_id, options.path, known.state)
+                    said = LOADED_BEFORE if options.compared else NOT_COMPARED
+                    logger.warning(said, job_id, options.path, known.state)
             try:
                 info = await job.commit(ssts, batch=batch, wait=options.wait, timeout=options.timeout_s)
             except slate.InvalidError:

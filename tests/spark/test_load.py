@@ -27,7 +27,8 @@ pytestmark = pytest.mark.timeout(300)
 SETTINGS = CONTIGUOUS.settings(manifest_poll_interval_ms=20)
 ROWS = 4_000
 Rows = list[tuple[bytes, bytes]]
-NOT_IN_TASKS = ("column for key is int", "column for expire_time is double")
+NO_TTL = "ttl='soon' is no column; it is a number of seconds"
+NOT_IN_TASKS = ("column for key is int", "column for expire_time is double", NO_TTL)
 """What is said before a load has a job."""
 
 
@@ -243,6 +244,7 @@ async def test_a_callback_that_raises_ends_no_load_and_leaves_no_job(
         ([("a", None)], "key string, value string", {}, "its value is null"),
         ([("a", "1"), ("a", "2")], "key string, value string", {}, "keys are distinct"),
         ([("b", "1"), ("a", "2")], "key string, value string", {"sort_mode": "none"}, "sort rows by key"),
+        ([("a", "1")], "key string, value string", {"ttl": "soon"}, NO_TTL),
         ([(1, "1")], "key int, value string", {}, "column for key is int"),
         ([("a", "1", 1.5)], "key string, value string, e double", {"expire": "e"}, "column for expire_time is double"),
     ],
@@ -270,7 +272,7 @@ async def test_of_one_key_with_very_many_versions_one_is_kept(spark: SparkSessio
 async def test_ranges_that_overlap_are_reported_and_hold_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
     await made(tmp_path)
     df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")
-    with pytest.raises(slate.InvalidError, match="overlapping keys"):
+    with pytest.raises(slate.InvalidError, match="overlapping keys: partition by ranges"):
         await load(df.repartition(2), tmp_path, sort_mode="partition", mode="exclusive")
     assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
     assert await contents(tmp_path) == [(b"before", b"1")]
@@ -414,5 +416,5 @@ async def test_a_rehearsal_counts_and_checks(spark: SparkSession) -> None:
     assert (plan.rows, len(plan.parts)) == (900, 2)
     assert (plan.parts[0].first_key, plan.parts[1].last_key) == (b"0000", b"0899")
     assert plan.most_ssts(plan.nbytes) == 2
-    with pytest.raises(slate.InvalidError, match="overlapping keys"):
+    with pytest.raises(slate.InvalidError, match="overlapping keys: partition by ranges"):
         slate_spark.plan_load(rows, sort_mode="partition")

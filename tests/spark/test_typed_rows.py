@@ -100,7 +100,11 @@ def test_a_view_has_the_columns_it_says(spark: SparkSession, tmp_path: Path) -> 
     ("schema", "options", "said"),
     [
         ("key binary, name string", {}, "a row has no column name; option valueFormat says"),
-        ("key string, value binary", {}, "column key is string, and binary by option keyType"),
+        (
+            "key string, value binary",
+            {},
+            "column key is string, and binary by option keyType=binary: give option keyType=string",
+        ),
         ("key binary, value string", {}, "column value is string; it is binary"),
         ("key binary, seq string", {}, "column seq is string; of a row it is bigint"),
         ("number int, name string", {**TYPED, "valueFormat": "json"}, "it lacks tenant"),

@@ -27,8 +27,8 @@ SHOWN_BYTES = 64
 """Of a key in a message."""
 COUNTED = "(rows count from 0, as this task got them: from Spark, its part, sorted)"
 DISTINCT = (
-    "keys are distinct, unless you say that the last of equal ones counts: duplicates='last'; in Spark, by which"
-    " column: order=, or option orderColumn"
+    "keys are distinct, unless you say which of equal ones counts: in Spark the last by a column, option orderColumn"
+    " (order= of bulk_load); elsewhere the last that comes, duplicates='last'"
 )
 
 
@@ -67,7 +67,7 @@ class RowChecker:
         if wrong or "key" not in names or "value" not in names:
             raise InvalidError(f"an ingest takes the columns {', '.join(COLUMNS)} (the last two optional), not {names}")
         keys, values = self._binary(batch, "key"), self._binary(batch, "value")
-        self._check_keys(keys)
+        self._check_keys(keys, values)
         kinds = self._kinds(batch.column("op"), keys) if "op" in names else np.full(len(keys), PUT, np.uint8)
         values = self._check_values(values, kinds, keys)
         expire = self._expiry(batch.column("expire_time"), kinds, keys) if "expire_time" in names else None
@@ -88,11 +88,18 @@ class RowChecker:
         self._refuse(pc.invert(known), keys, lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
         return np.where(mask_of(deletes), DELETE, PUT).astype(np.uint8)
 
-    def _check_keys(self, keys: pa.BinaryArray) -> None:
+    def _check_keys(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
         lengths = pc.fill_null(pc.binary_length(keys), 0)
         wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, self._limits.max_key_bytes))
-        self._refuse(pc.is_null(keys), keys, lambda at: "its key is null")
-        self._refuse(wrong, keys, lambda at: f"a key has {self._limits.describe_key()}, not {lengths[at].as_py()}")
+        self._refuse(pc.is_null(keys), keys, lambda at: f"its key is null{_of_value(values[at].as_py())}")
+        self._refuse(
+            wrong,
+            keys,
+            lambda at: (
+                f"a key has {self._limits.describe_key()}, not {lengths[at].as_py()}"
+                f"{'' if keys[at].as_py() else _of_value(values[at].as_py())}"
+            ),
+        )
 
     def _check_values(
         self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
@@ -164,6 +171,11 @@ class RowChecker:
             f"row {self._rows + at}: key {_shown(key)} comes after {_shown(before)}; {advice} {COUNTED}",
             outcome="not_applied",
         )
+
+
+def _of_value(value: bytes | None) -> str:
+    """What tells a row without a key from others."""
+    return "" if value is None else f"; its value is {_shown(value)}"
 
 
 def _shown(key: bytes) -> str:

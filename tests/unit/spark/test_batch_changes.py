@@ -145,7 +145,7 @@ async def test_the_subscription_of_a_batch_lives_as_long_as_its_tasks_read_and_t
         ({"endingSeq": "now"}, "option endingSeq='now'"),
         ({"endingSeq": 1, "endingTime": 1}, "one of the options endingSeq and endingTime"),
         ({"startingSeq": 1, "startingTime": 1, "endingSeq": 9}, "one of the options startingSeq and startingTime"),
-        ({"endingSeq": 9, "maxRowsPerTrigger": 1}, "unknown option maxrowspertrigger"),
+        ({"endingSeq": 9, "maxRowsPerTrigger": 1}, "unknown option maxRowsPerTrigger"),
     ],
 )
 def test_wrong_options_of_batches_are_named_when_spark_asks_for_the_schema(

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
 from slate_async.spark import bulk_load, decode_json, plan_load
+from slate_async.spark import read as spark_read
 from slate_async.spark.options import as_strings, place
 from slate_async.spark.read_options import ReadOptions, at_checkpoint
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
@@ -140,6 +141,9 @@ def test_wrong_options_of_streams_are_named(options: dict[str, Any], said: str) 
         ({"mode": "append"}, "mode is one of auto, ingest, exclusive"),
         ({"sort_mode": "hash"}, "sort_mode is one of"),
         ({"sort_mode": "none", "partitions": 3}, "partitions= goes with"),
+        ({"partitions": "4"}, "partitions='4': a whole number of 1 or more"),
+        ({"partitions": 0}, "partitions=0: a whole number of 1 or more"),
+        ({}, "rows of a load are a DataFrame of Spark, not NoneType"),
         ({"ttl": 0}, "ttl is a positive number"),
         ({"ttl": float("nan")}, "ttl is a positive number"),
         ({"ttl": 5, "expire": "e"}, "one of expire= and ttl="),
@@ -149,6 +153,13 @@ def test_arguments_of_a_load_are_checked_before_anything_is_done(arguments: dict
     with pytest.raises(slate.InvalidError, match=said) as refused:
         bulk_load(NO_FRAME, **{"path": "/db", **arguments})
     assert "hush" not in str(refused.value)
+
+
+def test_a_read_needs_a_session_and_names_of_columns() -> None:
+    with pytest.raises(slate.InvalidError, match="spark is a SparkSession, not NoneType"):
+        spark_read(NO_FRAME, "/db")
+    with pytest.raises(slate.InvalidError, match=r"columns='key,seq': a list of names, e\.g\. \['key', 'seq'\]"):
+        spark_read(NO_FRAME, "/db", columns="key,seq")
 
 
 @pytest.mark.parametrize("said", ["nul", "Fail", None])

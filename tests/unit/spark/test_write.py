@@ -81,12 +81,15 @@ def test_repeating_a_load_warns_that_its_rows_are_not_in(tmp_path: Path, caplog:
         load.commit([load.write(iter([BATCH.slice(1)]))])
     assert not caplog.records
     load.commit([load.write(iter([BATCH]))])
+    [same] = caplog.records
+    assert same.getMessage().endswith("these rows are those")
     skipping = writer(tmp_path, onKnown="skip")
     skipping.commit([skipping.write(iter([BATCH.slice(1)]))])
     caplog.records.pop()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "job load into" in caplog.text
     assert "loaded before" in caplog.text
+    assert "others than then need another job id" in caplog.text
 
 
 def test_a_place_that_can_be_no_database_is_reported_before_any_task(tmp_path: Path) -> None:

@@ -295,9 +295,9 @@ class CommitIngest:
         for before, after in pairwise(self.ssts):
             if before.last_key >= after.first_key:
                 raise InvalidError(
-                    f"two tasks wrote overlapping keys: {before.location} ends at {before.last_key[:64]!r},"
-                    f" {after.location} begins at {after.first_key[:64]!r}; partition by ranges of keys (in"
-                    " Spark: repartitionByRange, arrange, or sort_mode='global')",
+                    "two tasks wrote overlapping keys: partition by ranges of keys (in Spark: repartitionByRange before"
+                    f" save, or bulk_load with sort_mode='global'). One ends at {before.last_key[:64]!r}, another one"
+                    f" begins at {after.first_key[:64]!r} (SSTs {before.location} and {after.location})",
                     outcome="not_applied",
                 )
 
