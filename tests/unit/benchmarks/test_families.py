@@ -20,6 +20,8 @@ from tests.benchmarks.report import report
 from tests.benchmarks.rounds import Plan, Samples, Turn
 
 PLAN = Plan(rounds=1, size="tiny")
+IN_SPARK = ("spark", "lookup", "micro-batches", "first-read")
+"""Those that tests/spark runs."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def reported(family: Family, samples: Samples, folder: Path, monkeypatch: pytest
     return json.loads(Path("bench-results", f"{family.name}.json").read_text())["results"]
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("spark", "lookup", "first-read")])
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in IN_SPARK])
 async def test_a_family_measures_what_its_goals_are_about(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
