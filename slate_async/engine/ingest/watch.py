@@ -2,8 +2,7 @@
 
 A head without a writer's checkpoint says at once that nobody writes. A beat that is younger than three intervals, by
 the wall clocks, is taken for a writer that lives: if it does not, the driver finds out while it waits. An older one is
-watched for up to three intervals, and so is one of the future, for the clocks do not agree then. This decides when a
-driver tries to become the writer; fencing decides who is.
+watched for up to three intervals. This decides when a driver tries to become the writer; fencing decides who is.
 """
 
 from __future__ import annotations

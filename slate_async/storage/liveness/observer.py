@@ -59,14 +59,10 @@ class WriterLife:
         return self.state in ("never", "closed", "dead")
 
     def guess(self, now_ms: int) -> LifeState:
-        """As ``state``; where that is not known yet, what the wall clocks say, if they agree: a sign of life that comes
-        an interval or more after ``now_ms`` says that they do not."""
+        """As ``state``; where that is not known yet, what the wall clocks say, if they agree."""
         if self.state != "unknown" or self.interval_ms is None or self.seen_ms is None:
             return self.state
-        silent_ms = now_ms - self.seen_ms
-        if silent_ms <= -self.interval_ms:
-            return "unknown"
-        return "alive" if silent_ms < MISSED_BEATS * self.interval_ms else "dead"
+        return "alive" if now_ms - self.seen_ms < MISSED_BEATS * self.interval_ms else "dead"
 
 
 class WriterLiveness:
