@@ -117,8 +117,8 @@ async def test_what_waits_to_be_applied_is_replaced_too(store: MemoryStore) -> N
         async with open_job(store, f"waits {number}", replace=replace, create=True) as waits:
             await waits.write([table({f"a{number}": "old"})])
             await waits.commit(wait=False)
-        beginning = asyncio.ensure_future(open_job(store, f"job {number}").__aenter__())
-        await settle(100)
+        beginning = asyncio.ensure_future(open_job(store, f"job {number}", mode="ingest").__aenter__())
+        await settle(1000)
         assert not beginning.done()
         async with open_db(store) as db:
             async with await beginning as job:
