@@ -28,6 +28,7 @@ EXAMPLES = [example for page in PAGES for example in examples_of(page, (ROOT / p
 NOT_RUN = [
     ("pip install", "not run, because it changes the environment of the tests"),
     ("SLATE_COMPACTION_PARALLELISM=16 slate", "not run, because it needs a cluster"),
+    ('cd "$SPARK_HOME/python/lib"', "not run, because it changes an installation of Spark"),
     ("pip install", "not run, because it changes the environment of the tests"),
     ("PYSPARK_PYTHON=/opt/venv/bin/python", "not run, because it needs a Spark of its own"),
     ("python3 -m venv venv", "not run, because it needs a cluster"),
@@ -38,6 +39,7 @@ NOT_RUN = [
 ORDERS = "customer string, number int, item string, price decimal(10,2)"
 TYPED = {"keyType": "tuple", "keyColumns": "customer,number", "valueFormat": "json"}
 MORNING = "2026-11-22T00:00:00+00:00"
+CHANGED = "key string, value string, op string, expire_time long"
 EVENTS = [("a", "1"), ("b", "2")]
 
 
@@ -140,6 +142,20 @@ def changes(guide: Guide) -> None:
     assert [row[:3] for row in guide.files("changes")] == [("put", b"a", b"1"), ("put", b"b", b"2")]
 
 
+def replica(guide: Guide) -> None:
+    """Several changes of a key, a delete and an expiry, in one micro-batch."""
+    asyncio.run(made(guide.folder / "bucket" / "db"))
+    guide.put("db", [("a", "0"), ("gone", "0")])
+    guide.put("db", EVENTS)
+    expires = int(time.time() * 1000) + 3_600_000
+    last = small(guide.spark, [("gone", None, "delete", None), ("c", "3", "put", expires)], CHANGED)
+    slate_spark.bulk_load(last, guide.place("db"), op="op", expire="expire_time")
+    guide.finish(guide.run()["_"])
+    assert guide.rows("replica") == guide.rows("db") == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1"), (b"c", b"3")]
+    [copied] = slate_spark.read(guide.spark, guide.place("replica"), prefix="c").collect()
+    assert copied.expire_time.timestamp() * 1000 == expires
+
+
 def join(guide: Guide) -> None:
     guide.put("prices", [("a", "9.99")])
     orders = guide.stream("key", "customer").withColumn("key", F.col("key").cast("binary"))
@@ -191,6 +207,7 @@ BLOCKS: Mapping[str, Callable[[Guide], None]] = {
     "stream.repartitionByRange(": sink,
     "stream.writeStream.foreachBatch(": sink,
     "changes = slate_spark.read_changes(": changes,
+    "source = slate_spark.read_changes(": replica,
     "prices = slate_spark.read(": join,
     "today = spark.read": batch_of_changes,
     "slate_spark.export_parquet(": export,
