@@ -36,6 +36,9 @@ def feed(items: Iterable[T], work: Callable[[AsyncIterator[T], slate.Environment
                 handed.cancel()
                 break
         return working.result()
+    except slate.InvalidError as error:
+        working.cancel()
+        raise error.with_traceback(None) from error.__cause__  # Spark repeats it: forty lines for one wrong row
     except BaseException:
         working.cancel()
         raise

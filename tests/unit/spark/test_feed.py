@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -34,8 +35,11 @@ def test_work_that_fails_ends_the_drawing() -> None:
         await anext(items)
         raise slate.InvalidError("no more")
 
-    with pytest.raises(slate.InvalidError, match="no more"):
+    with pytest.raises(slate.InvalidError, match="no more") as refused:
         feed(numbers(), refuse)
+    lines = "".join(traceback.format_exception(refused.value))
+    assert "in refuse" not in lines, "Spark shows each frame, more than once"
+    assert lines.count("Traceback") == 1
     assert len(drawn) <= AHEAD + 3
 
 
