@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -36,6 +36,7 @@ from slate_async.spark.load import LOADED_BEFORE, NOT_COMPARED
 from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
+from slate_async.storage.manifest.edits.ingests import Batch, UnknownStreamError
 
 logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
@@ -43,6 +44,12 @@ SORT_BYTES = 1 << 30
 HAS_ORDER = "has order"
 REPLAYED = "batch %d of %s is in %s already: Spark repeats it, and it is not taken again"
 """Batch, app, path."""
+UNKNOWN_STREAM = (
+    "batch {} of query {} comes to {}, where no earlier one is known: the path is another one than before, or the"
+    " database was emptied, or the stream was forgotten there. Correct the path; or give a new checkpointLocation: it"
+    " brings all that the source has; or option firstBatch={}, to go on without the rows of the batches before"
+)
+"""Batch, query, path, batch."""
 
 
 @dataclass(frozen=True)
@@ -114,29 +121,52 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if batch is None:
             raise slate.InternalError("Spark did not say which batch of which stream this is")
         app_id = self._options.app_id or batch.query_id
-        written = _write(self._options, query_job(app_id, *batch), iterator)
+        with _explained(self._options.path, *batch):
+            written = _write(self._of_batch(batch.batch_id), query_job(app_id, *batch), iterator)
         return replace(written, query_id=batch.query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises unless the batch is in, or waits as asked for. Done again, it changes nothing. Raises `InvalidError`
-        if another query counts the batches of this app."""
+        if another query counts the batches of this app, and if it is not the first one and no earlier one is known."""
         query_id = self._query_id(messages)
         if query_id is None:
             return  # no task, so no row, and nothing to replace
         app_id = self._options.app_id or query_id
-        _commit(self._options, query_job(app_id, query_id, batchId), messages, (app_id, batchId, query_id))
+        batch = Batch(app_id, batchId, query_id, self._options.first_batch)
+        with _explained(self._options.path, query_id, batchId):
+            _commit(self._of_batch(batchId), query_job(app_id, query_id, batchId), messages, batch)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing: the stream comes back with the same batch, or its job expires."""
 
+    def _of_batch(self, batch_id: int) -> WriteOptions:
+        """Only a batch that may come first makes a database."""
+        return replace(self._options, create=batch_id <= self._options.first_batch)
+
     def _query_id(self, messages: list[WriterCommitMessage | None]) -> str | None:
-        """As the tasks say. A batch without tasks has no rows: ``None``, unless it is to replace what is there."""
+        """As the tasks say. A batch without tasks has no rows, but a number to note: ``None`` if its query cannot be
+        known, unless it is to replace what is there."""
         found = {message.query_id for message in messages if isinstance(message, Written)}
         if len(found) > 1:
             raise slate.InternalError(f"tasks of one batch work for several queries: {', '.join(map(str, found))}")
         if found:
             return found.pop()
-        return query_id_of(self._options.checkpoint_location) if self._options.replace else None
+        try:
+            return query_id_of(self._options.checkpoint_location)
+        except slate.InvalidError:
+            if self._options.replace:
+                raise
+            return None
+
+
+@contextmanager
+def _explained(path: str, query_id: str, batch_id: int) -> Iterator[None]:
+    """Of a database that is missing, or does not know the stream, say what a query that goes on may do."""
+    try:
+        yield
+    except (UnknownStreamError, slate.NotFoundError) as error:
+        said = UNKNOWN_STREAM.format(batch_id, query_id, path, batch_id)
+        raise slate.InvalidError(f"{said} ({error})", outcome="not_applied") from None
 
 
 def query_id_of(checkpoint_location: str | None) -> str:
@@ -231,7 +261,7 @@ def _open(
         lifetime=options.lifetime_s,
         metastore=options.metastore,
         settings=options.settings,
-        create=True,
+        create=options.create,
         replace=options.replace,
         mode=mode,
         leased=options.leased,

@@ -34,6 +34,8 @@ class WriteOptions:
     app_id: of a stream: its name, under which its batches are counted; ``None``: the id of its query
     checkpoint_location: Spark's own, of a stream
     replace: whether the rows are to be all there is
+    first_batch: of a stream of which the database knows nothing: the last batch that may come first
+    create: whether a database that is missing is made
     leased: of a frame without a job id: the job ends with its driver, which alone knows its name
     """
 
@@ -51,6 +53,8 @@ class WriteOptions:
     checkpoint_location: str | None
     on_known: OnKnown
     replace: bool
+    first_batch: int
+    create: bool = True
     leased: bool = False
 
     @classmethod
@@ -72,6 +76,7 @@ class WriteOptions:
             checkpoint_location=given.take("checkpointLocation", str, None),
             on_known=cast(OnKnown, given.choice("onKnown", get_args(OnKnown), "error")),
             replace=replace,
+            first_batch=given.take("firstBatch", _batch_id, 0),
         )
         given.finish()
         return write
@@ -118,6 +123,12 @@ def query_job(app_id: str, query_id: str, batch_id: int) -> str:
 def _job_id(text: str) -> str:
     check_job(text)
     return text
+
+
+def _batch_id(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("the number of a batch, from 0 on")
+    return int(text)
 
 
 def _app_id(text: str) -> str:

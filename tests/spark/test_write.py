@@ -247,3 +247,24 @@ async def test_a_complete_result_takes_the_place_of_the_one_before(spark: SparkS
         kept.unlink()
     run()
     assert await contents(path) == [(b"a", b"1"), (b"c", b"1")]
+
+
+async def test_a_query_that_goes_on_at_another_path_fails_and_makes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+
+    def run(name: str, *, rows: bool = True, **options: str) -> None:
+        small(spark, [(name, "x")]).write.mode("append").parquet(str(source))
+        lines = spark.readStream.schema("key string, value string").parquet(str(source))
+        writer = lines.filter(F.lit(rows)).coalesce(1).writeStream.format("slate").options(**options)
+        writer = writer.option("checkpointLocation", str(tmp_path / "log")).option("ingestMode", "exclusive")
+        writer.trigger(availableNow=True).start(str(tmp_path / name)).awaitTermination()
+
+    run("db", rows=False)  # an empty first batch notes its number
+    run("db")
+    with pytest.raises(StreamingQueryException, match=r"batch 2 of query .* firstBatch=2"):
+        run("other")
+    assert not (tmp_path / "other").exists()
+    run("db")
+    assert await contents(tmp_path / "db") == [(b"db", b"x"), (b"other", b"x")]

@@ -36,7 +36,7 @@ MAX_NAME = 200
 HEADS_IN_PARALLEL = 16
 SHORTEST_POLL_S = 0.02
 """A writer that polls as often as it may has applied a small ingest soon."""
-StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str]
+StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str] | Batch
 """App id and number of a batch of a stream, and the id of the query that counts it, if there is one."""
 IngestState = Literal["registered", "pending"] | IngestEnd
 """Where an ingest stands, or how it ended."""
@@ -143,6 +143,8 @@ def check_job(job_id: object, batch: object = None) -> None:
         raise InvalidError(f"a job id is 1 to {MAX_NAME} printable characters, not {job_id!r}")
     if batch is None:
         return
+    if isinstance(batch, Batch):
+        batch = batch[: 2 if batch.query_id is None else 3]
     if not isinstance(batch, tuple) or len(batch) not in (2, 3) or not _is_name(batch[0]):
         raise InvalidError(f"batch is (app id, batch number) or (app id, batch number, query id), not {batch!r}")
     if len(batch) == 3 and not _is_name(batch[2]):

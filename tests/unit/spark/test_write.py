@@ -145,8 +145,8 @@ def test_a_stream_is_named_by_its_query_unless_it_has_an_app_id(
     for _ in range(2):  # Spark repeats it
         sink.commit([task(monkeypatch, sink, "q1", 0)], 0)
     named = stream(tmp_path, appId="orders")
-    named.commit([task(monkeypatch, named, "q1", 0)], 0)
-    assert asyncio.run(jobs_of(tmp_path)) == [("orders/q1/0", "orders", 0), ("q1/0", "q1", 0)]
+    named.commit([task(monkeypatch, named, "q2", 0)], 0)
+    assert asyncio.run(jobs_of(tmp_path)) == [("orders/q2/0", "orders", 0), ("q1/0", "q1", 0)]
 
 
 def test_an_app_id_is_of_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,3 +194,44 @@ def test_a_batch_without_tasks_is_committed_if_it_replaces_what_is_there(
         stream(path, replace=True, checkpointLocation="s3a://b/c").commit([], 1)
     with pytest.raises(slate.InvalidError, match="option checkpointLocation is missing, and Spark does not tell"):
         stream(path, replace=True).commit([], 1)
+
+
+def test_a_query_that_goes_on_makes_no_database_and_begins_none_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is another one than before, or what was there is gone: the rows of the batches before are not there."""
+    missing, other = tmp_path / "missing", tmp_path / "other"
+    with pytest.raises(slate.InvalidError, match=f"batch 20 of query q1 comes to {missing}, .*firstBatch=20"):
+        task(monkeypatch, stream(missing), "q1", 20)
+    assert not missing.exists()
+    sink = stream(other)
+    sink.commit([task(monkeypatch, sink, "q2", 0)], 0)
+    for options in ({}, {"appId": "orders"}, {"firstBatch": "19"}):
+        sink = stream(other, **options)
+        with pytest.raises(slate.InvalidError, match=r"where no earlier one is known: .* new checkpointLocation"):
+            sink.commit([task(monkeypatch, sink, "q1", 20)], 20)
+    meant = stream(other, firstBatch="20")
+    meant.commit([task(monkeypatch, meant, "q1", 20)], 20)
+    sink = stream(other)
+    sink.commit([task(monkeypatch, sink, "q1", 21)], 21)
+    assert ("q1/21", "q1", 21) in asyncio.run(jobs_of(other))
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_a_first_batch_without_rows_is_known(tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, checkpoint = tmp_path / "db", tmp_path / "log"
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q1"}')
+    sink = stream(path, checkpointLocation=str(checkpoint))
+    monkeypatch.setattr(write, "micro_batch", lambda: MicroBatch("q1", 0))
+    sink.commit([sink.write(iter(())) for _ in range(tasks)], 0)
+    sink.commit([task(monkeypatch, sink, "q1", 1)], 1)
+    assert len(asyncio.run(rows_of(path))) == 2
+
+
+def test_a_query_keeps_its_app_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that it repeats would come in twice under another one."""
+    first, second = stream(tmp_path), stream(tmp_path, appId="orders")
+    first.commit([task(monkeypatch, first, "q1", 0)], 0)
+    with pytest.raises(slate.InvalidError, match="query q1 has another app id than 'orders' here"):
+        second.commit([task(monkeypatch, second, "q1", 0)], 0)

@@ -54,13 +54,20 @@ class OthersWaitError(ConflictError):
     """A job that replaces what is there cannot begin: others wait to be applied."""
 
 
+class UnknownStreamError(InvalidError):
+    """Nothing is known of the batches before this one."""
+
+
 class Batch(NamedTuple):
     """Batch ``batch_id`` of stream ``app_id``, as query ``query_id`` counts it, if that is known. Numbers of one stream
-    rise."""
+    rise.
+
+    first: of a stream that is not known, the last batch that may come first, from a query of no other; ``None``: any"""
 
     app_id: str
     batch_id: int
     query_id: str | None = None
+    first: int | None = None
 
 
 # ---- what a state says
@@ -253,8 +260,7 @@ class CommitIngest:
                 f"GC may have deleted SSTs of ingest {self.id!r} already; begin it again", outcome="not_applied"
             )
         if self.batch is not None:
-            before = committed_batch(state, self.batch.app_id)
-            _check_query(state, self.batch, before)
+            _check_stream(state, self.batch, before := committed_batch(state, self.batch.app_id))
             if before is not None and before >= self.batch.batch_id:
                 return end_ingest(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
@@ -269,7 +275,8 @@ class CommitIngest:
             return done if self.batch is None else replace(done, ingest_apps=with_batch(done, self.batch))
         waiting = replace(job, pending=True, ssts=self.ssts, leased=None, digest=self.digest)
         if self.batch is not None:
-            waiting = replace(waiting, **self.batch._asdict())
+            app_id, batch_id, query_id, _ = self.batch
+            waiting = replace(waiting, app_id=app_id, batch_id=batch_id, query_id=query_id)
         if job.leased and self.lease_ms is not None:
             waiting = replace(waiting, leased=True, expire_ms=self.lease_ms)
             state = with_feature(state, LEASE_FEATURE)
@@ -465,7 +472,7 @@ def counts_anew(batch: Batch, newest: int | None) -> bool:
     return newest is not None and batch.batch_id < max(newest, 1)
 
 
-def _check_query(state: ManifestState, batch: Batch, newest: int | None) -> None:
+def _check_stream(state: ManifestState, batch: Batch, newest: int | None) -> None:
     known = counting_query(state, batch.app_id)
     if batch.query_id is not None and known is None and counts_anew(batch, newest):
         raise InvalidError(
@@ -481,3 +488,13 @@ def _check_query(state: ManifestState, batch: Batch, newest: int | None) -> None
             " of this one (admin.ingests.forget_app)",
             outcome="not_applied",
         )
+    if batch.first is None:
+        return
+    counts: list[Ingest | AppBatch] = [*pending_ingests(state), *state.ingest_apps]
+    if any(None is not of.query_id == batch.query_id and of.app_id != batch.app_id for of in counts):
+        said = (
+            f"query {batch.query_id} has another app id than {batch.app_id!r} here: what it repeats would be in twice"
+        )
+        raise InvalidError(f"{said}. Keep that; or begin with another checkpoint", outcome="not_applied")
+    if newest is None and batch.batch_id > batch.first:
+        raise UnknownStreamError("it knows none", outcome="not_applied")
