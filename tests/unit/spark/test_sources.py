@@ -32,7 +32,8 @@ class Session:
         self.registered.append(source)
 
 
-def test_a_session_learns_a_format_once() -> None:
+def test_a_session_learns_a_format_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # else the session is asked which Python its tasks have
     first, second = Session(), Session()
     for session in (first, first, second):
         register(cast(Any, session))
