@@ -55,8 +55,9 @@ def arrange(
     """``df`` as the rows of a load: columns ``key``, ``value``, and if asked for ``op`` and ``expire_time``.
 
     key, value: binary columns, or strings, stored as UTF-8. Columns of any other type must be encoded first
-    op: a column of ``"put"`` and ``"delete"``; without, all are puts
-    expire: when a row expires: a timestamp, or milliseconds since 1970; null for never
+    op: a column of ``"put"`` and ``"delete"``; by default ``op``, and without it all are puts
+    expire: when a row expires: a timestamp, or milliseconds since 1970; null for never. By default ``expire_time``, if
+    it is there and ``ttl`` is not given
     ttl: or how many seconds after the query begins, as a number or a column; null for never
     order: the last one of equal keys by this column counts; it is not stored
     sort_mode: ``"global"``: spread by ranges of keys, which Spark samples, and sorted; ``"partition"``: the partitions
@@ -69,6 +70,8 @@ def arrange(
         raise InvalidError(f"partitions= goes with sort_mode='global', not {sort_mode!r}")
     if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
         raise InvalidError(f"partitions={partitions!r}: a whole number of 1 or more")
+    op = OP if op is None and OP in df.columns else op
+    expire = EXPIRE if expire is None and ttl is None and EXPIRE in df.columns else expire
     rows = _chosen(df, key, value, op, expire, ttl, order)
     if sort_mode == "global":
         rows = rows.repartitionByRange(KEY) if partitions is None else rows.repartitionByRange(partitions, KEY)

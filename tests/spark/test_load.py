@@ -418,3 +418,14 @@ async def test_a_rehearsal_counts_and_checks(spark: SparkSession) -> None:
     assert plan.most_ssts(plan.nbytes) == 2
     with pytest.raises(slate.InvalidError, match="overlapping keys: partition by ranges"):
         slate_spark.plan_load(rows, sort_mode="partition")
+
+
+async def test_deletes_and_expiry_need_not_be_named(spark: SparkSession, tmp_path: Path) -> None:
+    """As `save` takes them: a frame that was read, or of a change feed, keeps what it has."""
+    rows = [("gone", "1", "delete", None), ("old", "1", "put", 1_000), ("stays", "1", "put", None)]
+    await made(tmp_path, b"gone")
+    frame = small(spark, rows, "key string, value string, op string, expire_time long")
+    await load(frame, tmp_path, mode="exclusive")
+    assert await contents(tmp_path) == [(b"stays", b"1")]
+    await load(frame.drop("op"), tmp_path, mode="exclusive", ttl=3600)
+    assert [key for key, _ in await contents(tmp_path)] == [b"gone", b"old", b"stays"]
