@@ -70,8 +70,6 @@ def arrange(
         raise InvalidError(f"partitions= goes with sort_mode='global', not {sort_mode!r}")
     if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
         raise InvalidError(f"partitions={partitions!r}: a whole number of 1 or more")
-    op = OP if op is None and OP in df.columns else op
-    expire = EXPIRE if expire is None and ttl is None and EXPIRE in df.columns else expire
     rows = _chosen(df, key, value, op, expire, ttl, order)
     if sort_mode == "global":
         rows = rows.repartitionByRange(KEY) if partitions is None else rows.repartitionByRange(partitions, KEY)
@@ -91,6 +89,8 @@ def _chosen(
 ) -> DataFrame:
     if expire is not None and ttl is not None:
         raise InvalidError("give one of expire= and ttl=")
+    op = OP if op is None and OP in df.columns else op
+    expire = EXPIRE if expire is None and ttl is None and EXPIRE in df.columns else expire
     seconds = F.lit(ttl_ms(ttl) / 1000) if isinstance(ttl, int | float) else ttl
     roles = {KEY: key, VALUE: value, OP: op, EXPIRE: expire, TTL: seconds, ORDER: order}
     if not isinstance(df, DataFrame):
