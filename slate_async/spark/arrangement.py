@@ -89,12 +89,12 @@ def _chosen(
 ) -> DataFrame:
     if expire is not None and ttl is not None:
         raise InvalidError("give one of expire= and ttl=")
-    op = OP if op is None and OP in df.columns else op
-    expire = EXPIRE if expire is None and ttl is None and EXPIRE in df.columns else expire
     seconds = F.lit(ttl_ms(ttl) / 1000) if isinstance(ttl, int | float) else ttl
-    roles = {KEY: key, VALUE: value, OP: op, EXPIRE: expire, TTL: seconds, ORDER: order}
     if not isinstance(df, DataFrame):
         raise InvalidError(f"the rows of a load are a DataFrame of Spark, not {type(df).__name__}")
+    op = OP if op is None and OP in df.columns else op
+    expire = EXPIRE if expire is None and ttl is None and EXPIRE in df.columns else expire
+    roles = {KEY: key, VALUE: value, OP: op, EXPIRE: expire, TTL: seconds, ORDER: order}
     try:
         rows = df.select(*[_column(said).alias(role) for role, said in roles.items() if said is not None])
         check_types({field.name: field.dataType for field in rows.schema})
