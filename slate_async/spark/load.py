@@ -148,7 +148,7 @@ def _names(df: DataFrame, job_id: str | None, batch: StreamBatch | None) -> tupl
     name = job_id
     if batch is not None:
         batch = _whose(df, job_id, batch)
-        name = query_job(batch[0], batch[2], batch[1]) if len(batch) == 3 else batch_job(*batch)
+        name = batch_job(*batch) if len(batch) == 2 else query_job(batch[0], batch[2], batch[1])
     if name is not None:
         check_job(name)
     return name, batch
@@ -160,7 +160,7 @@ def _whose(df: DataFrame, job_id: str | None, batch: StreamBatch) -> StreamBatch
         raise slate.InvalidError(
             "a batch has a job of its own, named by app id, query and number: drop job_id, or batch"
         )
-    if len(batch) == 3:
+    if len(batch) != 2:
         return batch
     query_id = query_of_call(df.sparkSession)
     return batch if query_id is None else (*batch, query_id)
@@ -248,7 +248,7 @@ def _check_own(
 
 
 def _say_skipped(batch: StreamBatch, path: str) -> None:
-    logger.warning(SKIPPED, batch[1], batch[0], path, "" if len(batch) == 3 else OR_ANEW)
+    logger.warning(SKIPPED, batch[1], batch[0], path, OR_ANEW if len(batch) == 2 else "")
 
 
 def _results(rows: list[Any]) -> list[slate.IngestedSst]:

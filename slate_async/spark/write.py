@@ -36,7 +36,7 @@ from slate_async.spark.load import LOADED_BEFORE, NOT_COMPARED
 from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
-from slate_async.storage.manifest.edits.ingests import Batch, UnknownStreamError
+from slate_async.storage.manifest.edits.ingests import UnknownStreamError
 
 logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
@@ -132,7 +132,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query_id is None:
             return  # no task, so no row, and nothing to replace
         app_id = self._options.app_id or query_id
-        batch = Batch(app_id, batchId, query_id, self._options.first_batch)
+        batch = (app_id, batchId, query_id, self._options.first_batch)
         with _explained(self._options.path, query_id, batchId):
             _commit(self._of_batch(batchId), query_job(app_id, query_id, batchId), messages, batch)
 

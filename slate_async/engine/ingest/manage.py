@@ -36,8 +36,9 @@ MAX_NAME = 200
 HEADS_IN_PARALLEL = 16
 SHORTEST_POLL_S = 0.02
 """A writer that polls as often as it may has applied a small ingest soon."""
-StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str] | Batch
-"""App id and number of a batch of a stream, and the id of the query that counts it, if there is one."""
+StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str] | tuple[str, int, str, int]
+"""App id and number of a batch of a stream, and the id of the query that counts it, if there is one. A fourth part is
+the last number with which a stream may begin that is not known; its query must count for no other stream."""
 IngestState = Literal["registered", "pending"] | IngestEnd
 """Where an ingest stands, or how it ended."""
 
@@ -143,14 +144,16 @@ def check_job(job_id: object, batch: object = None) -> None:
         raise InvalidError(f"a job id is 1 to {MAX_NAME} printable characters, not {job_id!r}")
     if batch is None:
         return
-    if isinstance(batch, Batch):
-        batch = batch[: 2 if batch.query_id is None else 3]
-    if not isinstance(batch, tuple) or len(batch) not in (2, 3) or not _is_name(batch[0]):
-        raise InvalidError(f"batch is (app id, batch number) or (app id, batch number, query id), not {batch!r}")
-    if len(batch) == 3 and not _is_name(batch[2]):
+    if not isinstance(batch, tuple) or len(batch) not in (2, 3, 4) or not _is_name(batch[0]):
+        raise InvalidError(
+            "batch is (app id, batch number), and may have a query id, and the last number with which the stream may"
+            f" begin, not {batch!r}"
+        )
+    if len(batch) > 2 and not _is_name(batch[2]):
         raise InvalidError(f"a query id is 1 to {MAX_NAME} printable characters, not {batch[2]!r}")
-    if isinstance(batch[1], bool) or not isinstance(batch[1], int) or batch[1] < 0:
-        raise InvalidError(f"a batch number is a whole number of at least 0, not {batch[1]!r}")
+    for number in (batch[1], *batch[3:]):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InvalidError(f"a batch number is a whole number of at least 0, not {number!r}")
 
 
 def _is_name(value: object) -> bool:

@@ -20,6 +20,7 @@ from slate_async.storage.manifest.edits.ingests import (
     ForgetApp,
     RegisterIngest,
     RenewIngest,
+    UnknownStreamError,
     committed_batch,
     counting_query,
     find_ingest,
@@ -289,6 +290,21 @@ def test_the_first_query_that_is_named_goes_on_where_those_without_one_stopped(w
 def test_a_batch_0_that_names_a_query_is_not_taken_for_one_that_named_none() -> None:
     with pytest.raises(InvalidError, match="counts anew"):
         committed("b", batch=Batch("app", 0, "q"), state=committed("a", batch=Batch("app", 0)))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_stream_may_demand_that_it_is_known_or_begins(waits: bool) -> None:
+    """Of a query that goes on, what it brought before is elsewhere; one of another app may bring a batch again."""
+    with pytest.raises(UnknownStreamError) as raised:
+        committed("a", batch=Batch("app", 6, "q", 5))
+    assert raised.value.outcome == "not_applied"
+    state = committed("a", batch=Batch("app", 5, "q", 5))
+    state = state if waits else apply_ingests("a").apply(state) or state
+    assert counting_query(state, "app") == "q"
+    assert find_ingest(committed("b", batch=Batch("app", 6, "q", 0), state=state), "b") is not None
+    with pytest.raises(InvalidError, match="query q has another app id than 'other' here"):
+        committed("b", batch=Batch("other", 0, "q", 0), state=state)
+    assert find_ingest(committed("b", batch=Batch("other", 0, "q"), state=state), "b") is not None
 
 
 def test_an_app_that_is_forgotten_may_be_counted_by_another_query() -> None:
