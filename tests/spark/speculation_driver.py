@@ -88,8 +88,8 @@ def late(module: Any, name: str, notes: Path) -> Iterator[None]:
     when all is over."""
     make = getattr(module, name)
 
-    def make_late(*what: Any) -> ArrowFunction:
-        work: ArrowFunction = make(*what)
+    def make_late(*what: Any, **how: Any) -> ArrowFunction:
+        work: ArrowFunction = make(*what, **how)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if not is_overtaken(notes):

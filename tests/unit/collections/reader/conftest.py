@@ -33,7 +33,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds, end_threads, system_runtime
 from tests.engine import InlineOffload, StoreInHand, memory_store
 from tests.support.collection_bytes import BYTES, U64, frontier
-from tests.unit.collections.writer.conftest import FastClock, Lake
+from tests.unit.collections.lake import FastClock, Lake
 
 Rows = list[tuple[bytes, int, int]]
 

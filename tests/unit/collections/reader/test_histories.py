@@ -23,8 +23,8 @@ from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectChangedError, PutMode
 from slate_async.runtime.supervisor import Supervisor
 from tests.engine import memory_store
+from tests.unit.collections.faulty_store import FaultyStore
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, Rows, at, random_rows, revoke
-from tests.unit.collections.writer.test_histories import FaultyStore
 
 SEEDS = 8
 END = 50

@@ -17,9 +17,9 @@ from slate_async.collections.core.frontier import DONE
 from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from tests.engine import settle, until
 from tests.support.collection_bytes import BYTES, frontier
+from tests.unit.collections.faults import FAULTS, next_put
+from tests.unit.collections.lake import FastClock
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read, revoke
-from tests.unit.collections.store.faults import FAULTS, next_put
-from tests.unit.collections.writer.conftest import FastClock
 
 ROWS = random_rows(random.Random(3), 40)
 

@@ -22,7 +22,7 @@ from slate_async.collections.store.holds import PARALLEL_READS, HoldStore
 from slate_async.errors import CorruptionError, UnavailableError
 from tests.engine import StoreInHand
 from tests.support.collection_bytes import AREA, HOLD, U64
-from tests.unit.collections.store.faults import next_put
+from tests.unit.collections.faults import next_put
 
 
 async def test_a_hold_is_written_read_listed_and_removed(store: StoreInHand) -> None:

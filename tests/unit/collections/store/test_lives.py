@@ -14,7 +14,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from tests.engine import StoreInHand, runtime
 from tests.support.collection_bytes import BYTES, COLUMNS_LIFE, LIFE
-from tests.unit.collections.store.faults import FAULTS, next_put
+from tests.unit.collections.faults import FAULTS, next_put
 
 SECOND = Life(UUID(int=2), 0, LifeState.OPEN, BYTES, Appends.COMPARE)
 

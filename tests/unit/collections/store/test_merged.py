@@ -20,7 +20,7 @@ from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from tests.engine import InlineOffload, StoreInHand
 from tests.support.collection_bytes import BYTES, UPDATES, frontier, many
-from tests.unit.collections.store.faults import next_put
+from tests.unit.collections.faults import next_put
 
 NAME = MergedName(frontier(0), frontier(10), 2, "c" * 32)
 

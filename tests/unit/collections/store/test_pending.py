@@ -26,7 +26,7 @@ from tests.support.collection_bytes import (
     frontier,
     many,
 )
-from tests.unit.collections.store.faults import next_put
+from tests.unit.collections.faults import next_put
 
 NAME = PendingName("relay-a", frontier(3), frontier(10))
 COMPARE_NAME = PendingName("main", frontier(3), None)

@@ -19,7 +19,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
 from tests.engine import StoreInHand, runtime
 from tests.support.collection_bytes import U64, frontier
-from tests.unit.collections.store.faults import FAULTS, next_put
+from tests.unit.collections.faults import FAULTS, next_put
 
 
 async def at_once(seconds: float) -> None:

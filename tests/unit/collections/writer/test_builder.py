@@ -12,8 +12,8 @@ from slate_async.collections.writer import builder
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from tests.engine import until
 from tests.support.collection_bytes import frontier, many
-from tests.unit.collections.store.faults import next_put
-from tests.unit.collections.writer.conftest import Lake
+from tests.unit.collections.faults import next_put
+from tests.unit.collections.lake import Lake
 
 KINDS = list(Appends)
 

@@ -14,8 +14,8 @@ from slate_async.collections.core.frontier import DONE
 from slate_async.collections.writer.definite import DefiniteAppends
 from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
 from tests.support.collection_bytes import frontier
-from tests.unit.collections.store.faults import next_put
-from tests.unit.collections.writer.conftest import Lake
+from tests.unit.collections.faults import next_put
+from tests.unit.collections.lake import Lake
 
 DEFINITE = Appends.DEFINITE
 TRUTH = [(b"%02d" % time, time, 1) for time in range(40)]
