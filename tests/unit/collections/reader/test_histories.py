@@ -106,6 +106,8 @@ class History:
         try:
             found = await task
         except asyncio.CancelledError:
+            if (reader_task := asyncio.current_task()) is not None and reader_task.cancelling():
+                raise  # the history ends
             return
         except SinceError:
             return
@@ -129,10 +131,11 @@ async def play(seed: int, appends: Appends) -> History:
     history = History(lake, rng, random_rows(rng, END), appends)
     keeping = asyncio.ensure_future(history.keep())
     try:
-        async with asyncio.timeout(60):
-            await asyncio.gather(history.write(), *(history.read() for _ in range(3)))
-    except CorruptionError as error:  # P8
-        history.wrong.append(str(error))
+        async with asyncio.timeout(60), asyncio.TaskGroup() as roles:
+            for role in (history.write(), *(history.read() for _ in range(3))):
+                roles.create_task(role)
+    except* CorruptionError as errors:  # P8
+        history.wrong += map(str, errors.exceptions)
     finally:
         history.ended = True
         store.faults = False
