@@ -98,12 +98,17 @@ class AreaVersions:
         wanted = range(max(first, 1), head.version)
         if not wanted:
             return {}
-        stored = {ref.version: ref for ref in await translated(self._metastore.versions())}
-        found: dict[int, Area | None] = {}
-        for version in wanted:
-            record = None if version not in stored else await translated(self._metastore.read(stored[version]))
-            found[version] = None if record is None else self._decoded(record)
-        return found
+        stored = {ref.version: ref for ref in await self.stored()}
+        return {version: await self.read(stored[version]) if version in stored else None for version in wanted}
+
+    async def stored(self) -> list[VersionRef]:
+        """All versions that are there, in order. Raises `CorruptionError`, `UnavailableError`."""
+        return await translated(self._metastore.versions())
+
+    async def read(self, ref: VersionRef) -> Area | None:
+        """The version ``ref``; ``None`` if it is not there. Raises as `stored`."""
+        record = await translated(self._metastore.read(ref))
+        return None if record is None else self._decoded(record)
 
     async def collect(self, lowest: int, head: Area, *, limit: int | None = None, dry_run: bool = False) -> int:
         """Delete versions below ``lowest``, and what lost attempts left below ``head``, which was read before; at most
