@@ -7,6 +7,8 @@ after ``as_of`` (property P6).
 
 An update has one answer whether it was compacted or not, as long as what was read may be compacted to frontiers at or
 below ``as_of`` only (rule C3): advancing moves no time across ``as_of``, and none beyond ``time join as_of``.
+
+Rules C3 and C4 of collections.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ bound and floor never go back; a deleted collection stays deleted.
 
 Version 0 is not stored: it is what a life begins with (`Area.first`).
 
-Rules C16, C17 and C26 of collections.
+Rules C16, C17, C23 and C26 of collections.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ whose times are as they were written has the minimum as its since.
 Invariant: ``lower <= upper``, and neighbours share a frontier: the upper of one is the lower of the next.
 
 Source: `Description` of differential dataflow.
+
+Rules C1 and C2 of collections.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ are taken from it, and C becomes ``C join upper``. So nothing is taken twice, an
 
 Invariant: any choice and order of batches gives the same updates (property P4), if batches of several writers hold the
 same updates at each time. The longest reach first takes the fewest.
+
+Rule C4 of collections.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Text: ``120`` for u64 times, ``(0,5)|(3,0)`` for pairs, ``done``.
 Invariant: ``elements`` are minimal, different, and sorted, so equal frontiers have equal elements and equal hashes.
 
 Source: Murray et al., "Naiad: A Timely Dataflow System" (SOSP 2013); `Antichain` of timely dataflow.
+
+Rules C1 and C2 of collections.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Invariant: slices that are given out are sorted, consolidated, and each after th
 Ordering rule: `feed` or `end` each source that `wanted` names, then `take`.
 
 Source: `Spine` and `Merger` of differential dataflow.
+
+Rule C1 of collections.
 """
 
 from __future__ import annotations

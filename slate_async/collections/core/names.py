@@ -14,6 +14,8 @@ A frontier in a name is a number of 20 digits, so that names sort as u64 times d
 Rule C5: a name says all by which its deletion is decided: both bounds, or the lower one of a compare append.
 
 Invariant: a name is taken for ours only if formatting what it says gives it again, so foreign keys are left alone.
+
+Rules C5, C7 and C23 of collections.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ times (`Times`) are one uint64 array for each coordinate.
 
 Source: Murray et al., "Naiad: A Timely Dataflow System" (SOSP 2013), for partially ordered times; McSherry et al.,
 "Differential Dataflow" (CIDR 2013), and its `Lattice` trait, for join, meet and `advance_by`.
+
+Rule C1 of collections.
 """
 
 from __future__ import annotations

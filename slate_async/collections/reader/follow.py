@@ -3,7 +3,7 @@
 A reader of a ``definite`` collection follows one shard and lists all when it begins, and when that shard has shown
 nothing new for a while. A reader of a ``compare`` collection looks up the one name that can come next (C7).
 
-Rules C4 and C7 of collections.
+Rules C4, C7 and C14 of collections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`Pins`: which versions the scans and listeners of one handle use. The hold moves past none of them (C13)."""
+"""`Pins`: which versions the scans and listeners of one handle use. The hold moves past none of them (C13).
+
+Rule C13 of collections.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ found to be lost stays lost: every later call fails.
 
 Ordering rule: what a move gives up is given up before it is sent (C13).
 
-Rules C10, C13, C14 and C15 of collections.
+Rules C10, C11, C13, C14 and C15 of collections.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """`Batch`: what one append puts, checked, and cut where a part of it is known already.
 
 All that is wrong with a batch is said before anything of it is stored.
+
+Rule C4 of collections.
 """
 
 from __future__ import annotations

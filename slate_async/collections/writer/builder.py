@@ -3,6 +3,8 @@
 Nothing is in before that object is, and then all of it. Parts that nobody names are garbage by their name.
 
 Memory: `PART_BYTES` of updates that wait, and `PARALLEL_PARTS` times as much that is on its way.
+
+Rule C5 of collections.
 """
 
 from __future__ import annotations
