@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write ``docs/reference/settings.md`` from the fields of `Settings`; ``--check`` only says if it is up to date."""
+"""Write the pages of settings from the fields of their classes; ``--check`` only says if they are up to date."""
 
 from __future__ import annotations
 
@@ -11,9 +11,33 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from slate_async.settings import Settings  # noqa: E402 - the checkout, not an installed copy
+from slate_async.settings.collections import CollectionSettings  # noqa: E402
+from slate_async.settings.sourced import SourcedSettings  # noqa: E402
 from slate_async.settings.sources import OTHER_VARIABLES  # noqa: E402
 
-PAGE = ROOT / "docs" / "reference" / "settings.md"
+REFERENCE = ROOT / "docs" / "reference"
+COLLECTIONS_HEAD = """# Settings of collections
+
+<!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
+
+The settings of persistent collections, which stand in the environment or in a TOML file:
+
+```toml
+[slate.collections]
+lease_ms = 120_000
+```
+
+The sources, their order and their errors are those of the [settings of databases](settings.md). The variables begin
+with `SLATE_COLLECTIONS_`, such as `SLATE_COLLECTIONS_LEASE_MS`. A TOML file holds the names below in its table
+`[slate.collections]`, or at its top level if it has no table at all.
+
+These limits hold between settings:
+
+| setting | limit |
+|---|---|
+| `request_timeout_ms` | at most `retry_deadline_ms` |
+| `lease_ms` | more than twice `poll_interval_ms` |
+"""
 HEAD = """# Settings
 
 <!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
@@ -72,18 +96,25 @@ set, a contradiction is refused.
 """
 
 
-def render() -> str:
-    """The whole page."""
+def render() -> dict[str, str]:
+    """The whole pages, by their names."""
     others = ", ".join(f"`{name}`" for name in sorted(OTHER_VARIABLES))
-    parts = [HEAD.format(others=others)]
-    for name, info in Settings.model_fields.items():
+    return {
+        "settings.md": _page(HEAD.format(others=others), Settings),
+        "collection-settings.md": _page(COLLECTIONS_HEAD, CollectionSettings),
+    }
+
+
+def _page(head: str, settings: type[SourcedSettings]) -> str:
+    parts, prefix = [head], settings.model_config["env_prefix"]
+    for name, info in settings.model_fields.items():
         documented: dict[str, Any] = dict(info.json_schema_extra)  # type: ignore[arg-type]
         default = documented.get("default_text") or _default(info.default, str(documented["unit"]))
         parts.append(f"## `{name}`\n\n{documented['what']}\n")
         lines = [f"- Unit: {documented['unit']}", f"- Default: {default}"]
         if bounds := _bounds(info.metadata):
             lines.append(f"- Allowed: {bounds}")
-        lines.append(f"- Environment: `SLATE_{name.upper()}`")
+        lines.append(f"- Environment: `{prefix}{name.upper()}`")
         lines.append(f"- Why: {documented['why']}")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -107,14 +138,16 @@ def _bounds(metadata: list[Any]) -> str:
 
 
 def main() -> int:
-    """Write or check the page."""
-    if sys.argv[1:] == ["--check"]:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == render()
-        if not fresh:
-            print("docs/reference/settings.md is out of date: run scripts/settings_doc.py")
-        return 0 if fresh else 1
-    PAGE.write_text(render(), encoding="utf-8")
-    return 0
+    """Write or check the pages."""
+    old = 0
+    for name, text in render().items():
+        page = REFERENCE / name
+        if sys.argv[1:] != ["--check"]:
+            page.write_text(text, encoding="utf-8")
+        elif not page.exists() or page.read_text(encoding="utf-8") != text:
+            print(f"docs/reference/{name} is out of date: run scripts/settings_doc.py")
+            old = 1
+    return old
 
 
 if __name__ == "__main__":

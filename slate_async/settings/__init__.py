@@ -1,7 +1,8 @@
-"""The knobs of a database: `Settings`.
+"""The knobs of a database, `Settings`; `collections` has those of persistent collections, and is imported by itself.
 
-* `settings`: the class, what it checks, and its sources' order
-* `writing`, `storing`, `operating`: the settings themselves, by subject
+* `settings`: those of a database, what it checks; `writing`, `storing`, `operating`: the settings themselves
+* `collections`: those of collections
+* `sourced`: what both have: their sources and the order of these
 * `fields`: what each of them is made of
 * `sources`: environment variables and TOML files
 """

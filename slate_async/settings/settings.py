@@ -14,85 +14,24 @@ named later among the bases of `Settings` (pydantic collects fields from the las
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import ClassVar, Self
 
-from pydantic import ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import model_validator
 
-from slate_async.errors import ConfigError
 from slate_async.settings.operating import OperationSettings
-from slate_async.settings.sources import ENV_PREFIX, check_variables, explain, read_toml
+from slate_async.settings.sourced import SourcedSettings, check_at_most
 from slate_async.settings.storing import StorageSettings
 from slate_async.settings.writing import WriteSettings
 
 
-class Settings(OperationSettings, StorageSettings, WriteSettings):
+class Settings(OperationSettings, StorageSettings, WriteSettings, SourcedSettings):
     """The knobs of a database. Raises `ConfigError` naming the setting that is unknown, malformed or contradictory."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, allow_inf_nan=False
-    )
-
-    if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
-
-        def __init__(self, **values: Any) -> None:
-            check_variables(os.environ, type(self).model_fields)
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                raise ConfigError(explain(error, values, type(self).model_fields)) from error
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Keywords, then variables; looking every field up where no variable is ours takes longer than all the rest."""
-        ours = any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
-        return (init_settings, env_settings) if ours else (init_settings,)
-
-    @classmethod
-    def from_toml(cls, path: str | os.PathLike[str], **overrides: Any) -> Self:
-        """Settings from a TOML file: its ``[slate]`` table if it has one (other tables then belong to others),
-        else its top level. ``overrides`` and ``SLATE_*`` variables win over the file.
-
-        Raises `ConfigError` if the file is missing, is not TOML, or holds an unknown or bad setting."""
-        values = read_toml(path, cls.model_fields)
-        in_environment = {name.upper() for name, value in os.environ.items() if value}
-        kept = {name: value for name, value in values.items() if ENV_PREFIX + name.upper() not in in_environment}
-        try:
-            return cls(**{**kept, **overrides})
-        except ConfigError as error:
-            raise ConfigError(f"{error} (settings file {os.fspath(path)!r})") from error
-
-    def replace(self, **changes: Any) -> Self:
-        """These settings with some changed, checked again; the environment plays no part. Raises `ConfigError`."""
-        return type(self)(**{**self.model_dump(), **changes})
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _numbers_are_not_truth_values(cls, value: object, info: Any) -> object:
-        if isinstance(value, bool) and info.field_name not in (
-            "wal_enabled",
-            "auto_compaction",
-            "auto_gc",
-            "flush_at_once",
-        ):
-            raise ValueError("must not be true or false")
-        return value
+    _truth_values: ClassVar[frozenset[str]] = frozenset({"wal_enabled", "auto_compaction", "auto_gc", "flush_at_once"})
 
     @model_validator(mode="after")
     def _free_of_contradictions(self) -> Self:
-        for smaller, larger in _AT_MOST:
-            if getattr(self, smaller) > getattr(self, larger):
-                raise ValueError(
-                    f"{smaller} ({getattr(self, smaller)}) must not exceed {larger} ({getattr(self, larger)})"
-                )
+        check_at_most(self, _AT_MOST)
         if self.log_protocol == "contiguous" and self.ack == "flushed":
             raise ValueError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
         if self.log_protocol == "contiguous" and self.log_gap_wait_ms:

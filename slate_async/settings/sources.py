@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +17,9 @@ from slate_async.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 ENV_PREFIX = "SLATE_"
+COLLECTIONS_PREFIX = "SLATE_COLLECTIONS_"
+COLLECTIONS_TABLE = "collections"
+"""The table of the settings of collections, inside that of all settings."""
 OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", "SLATE_SLICE_SEED"})
 """Variables with our prefix that the ``slate`` command and the project's test run read; they are not settings."""
 
@@ -31,15 +34,17 @@ _SERVICE_LINK = re.compile(
 """Variables Kubernetes sets in every container for a service whose name starts with "slate"; not ours."""
 
 
-def check_variables(environment: Mapping[str, str], fields: Iterable[str]) -> None:
-    """Look at the variables with our prefix that name no setting. A near miss of a name would silently leave a default
+def check_variables(environment: Mapping[str, str], fields: Iterable[str], prefix: str = ENV_PREFIX) -> None:
+    """Look at the variables with ``prefix`` that name no setting. A near miss of a name would silently leave a default
     in place: it raises `ConfigError`. Any other is an application's own, and logged as a warning, once a process."""
-    known = {ENV_PREFIX + name.upper() for name in fields} | OTHER_VARIABLES
+    known = {prefix + name.upper() for name in fields} | OTHER_VARIABLES
     for name in sorted(environment):
         upper = name.upper()
-        if not upper.startswith(ENV_PREFIX) or upper in known or _SERVICE_LINK.fullmatch(upper):
+        if not upper.startswith(prefix) or upper in known or _SERVICE_LINK.fullmatch(upper):
             continue
-        meant = _near_miss(upper, known)
+        if prefix == ENV_PREFIX and upper.startswith(COLLECTIONS_PREFIX):
+            continue  # looked at with the settings of collections
+        meant = _near_miss(upper, known, prefix)
         if meant is not None:
             raise ConfigError(f"environment variable {name} names no setting of slate_async; is {meant} meant?")
         _warn_of(name)
@@ -50,13 +55,13 @@ def _warn_of(name: str) -> None:
     logger.warning("environment variable %s names no setting of slate_async; it is ignored", name)
 
 
-def _near_miss(name: str, known: Iterable[str]) -> str | None:
+def _near_miss(name: str, known: Iterable[str], prefix: str) -> str | None:
     """The known name that ``name`` is probably meant to be: itself with a unit, or the nearest within one edit per
-    `LETTERS_AN_EDIT` letters behind the prefix, at least one and at most `MOST_EDITS`."""
+    `LETTERS_AN_EDIT` letters behind ``prefix``, at least one and at most `MOST_EDITS`."""
     known = set(known)
     if with_unit := known.intersection(name + unit for unit in (*UNITS, *map(str.lower, UNITS))):
         return min(with_unit)
-    letters = len(name.removeprefix(ENV_PREFIX))
+    letters = len(name.removeprefix(prefix))
     allowed = max(1, min(MOST_EDITS, letters // LETTERS_AN_EDIT))
     distances = {candidate: _edits(name, candidate, allowed) for candidate in known}
     nearest = min(sorted(distances), key=distances.__getitem__, default=None)
@@ -83,29 +88,37 @@ def _edits(one: str, other: str, limit: int) -> int:
     return above[-1]
 
 
-def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dict[str, Any]:
+def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object], table: Sequence[str]) -> dict[str, Any]:
+    """What the file says in ``table``; at its top level if it has no table ``table[0]``."""
+    where = f"settings file {os.fspath(path)!r}"
     try:
         with open(path, "rb") as file:
             document = tomllib.load(file)
     except OSError as error:
-        raise ConfigError(f"settings file {os.fspath(path)!r} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"settings file {os.fspath(path)!r} is not TOML: {error}") from error
-    if "slate" not in document:
-        table = next((name for name, value in document.items() if isinstance(value, dict)), None)
-        if table is not None:
-            raise ConfigError(f"settings file {os.fspath(path)!r}: settings stand in table [slate], not in [{table}]")
+        raise ConfigError(f"{where} is not TOML: {error}") from error
+    if table[0] not in document:
+        other = next((name for name, value in document.items() if isinstance(value, dict)), None)
+        if other is not None:
+            raise ConfigError(f"{where}: settings stand in table [{'.'.join(table)}], not in [{other}]")
         return document
-    table = document["slate"]
-    if not isinstance(table, dict):
-        raise ConfigError(f"settings file {os.fspath(path)!r}: 'slate' must be a table")
+    found = document
+    for depth, name in enumerate(table, start=1):
+        found = found.get(name, {})
+        if not isinstance(found, dict):
+            raise ConfigError(f"{where}: {'.'.join(table[:depth])!r} must be a table")
     stray = sorted(set(document) & set(fields))
     if stray:
-        raise ConfigError(f"settings file {os.fspath(path)!r}: {stray[0]} stands outside its [slate] table")
-    return table
+        raise ConfigError(f"{where}: {stray[0]} stands outside its [{'.'.join(table)}] table")
+    if isinstance(found.get(COLLECTIONS_TABLE), dict):
+        return {name: value for name, value in found.items() if name != COLLECTIONS_TABLE}
+    return found
 
 
-def explain(error: ValidationError, given: Mapping[str, object], fields: Iterable[str]) -> str:
+def explain(
+    error: ValidationError, given: Mapping[str, object], fields: Iterable[str], prefix: str = ENV_PREFIX
+) -> str:
     """One line per bad setting, each starting with its name, or that of its variable if it is not ``given``."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
@@ -114,17 +127,17 @@ def explain(error: ValidationError, given: Mapping[str, object], fields: Iterabl
         names = [str(part) for part in problem["loc"] if isinstance(part, str)]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            meant = _near_miss(names[0], fields)
+            meant = _near_miss(names[0], fields, prefix)
             message = f"there is no such setting; is {meant} meant?" if meant else "there is no such setting"
         elif names:
             message = f"{message}{_unit(names[0])} (got {problem['input']!r})"
-        lines.append(f"{_named(names[0], given)}: {message}" if names else message)
+        lines.append(f"{_named(names[0], given, prefix)}: {message}" if names else message)
     return "bad settings: " + "; ".join(dict.fromkeys(lines))
 
 
-def _named(name: str, given: Mapping[str, object]) -> str:
+def _named(name: str, given: Mapping[str, object], prefix: str) -> str:
     """A setting as its source calls it."""
-    variable = ENV_PREFIX + name.upper()
+    variable = prefix + name.upper()
     found = next((known for known in os.environ if known.upper() == variable and os.environ[known]), None)
     return name if found is None or name in given else f"{name} (of environment variable {found})"
 

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from slate_async.errors import ConfigError, InvalidError
 from slate_async.settings import Settings, sources
+from slate_async.settings.collections import CollectionSettings
+from slate_async.settings.sourced import SourcedSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1024 * 1024
@@ -31,8 +33,9 @@ def toml(folder: Path, text: str) -> Path:
     return path
 
 
-def test_every_field_says_what_it_is_in_which_unit_and_why() -> None:
-    for name, info in Settings.model_fields.items():
+@pytest.mark.parametrize("settings", [Settings, CollectionSettings])
+def test_every_field_says_what_it_is_in_which_unit_and_why(settings: type[SourcedSettings]) -> None:
+    for name, info in settings.model_fields.items():
         extra = info.json_schema_extra
         assert isinstance(extra, dict), name
         assert all(isinstance(extra[part], str) and extra[part] for part in ("unit", "what", "why")), name
