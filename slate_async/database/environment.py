@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_arguments
-from slate_async.database.handle import Handle, HandleResources, close_all, close_at_exit
+from slate_async.database.handle import Handle, HandleResources, close_all
 from slate_async.database.opener import Opener
 from slate_async.database.opening import require_loop
 from slate_async.database.resources import Clients, DatabasePath, root_of
@@ -23,6 +23,7 @@ from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
+from slate_async.runtime.loop_handle import close_at_exit
 from slate_async.runtime.loop_lag import LoopLag, timed
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime

@@ -31,6 +31,7 @@ from slate_async.engine.context import DatabaseContext
 from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
 from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.loop_handle import close_at_exit
 from slate_async.runtime.polling import StorePolls
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
@@ -249,19 +250,6 @@ class Handle:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
-
-
-async def close_at_exit(name: str, close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
-    """``close`` at the end of an ``async with``: what it raises is only logged while ``error`` is on its way."""
-    try:
-        await close()
-    except Exception as failure:
-        if error is None:
-            raise
-        bug = not isinstance(
-            failure, SlateError
-        )  # of another failure the traceback says nothing that its text does not
-        logger.error("%s: closing failed, too, after another error, which is raised: %s", name, failure, exc_info=bug)
 
 
 async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:

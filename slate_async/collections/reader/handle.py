@@ -11,11 +11,7 @@ Rules C3, C10 to C15 of collections.
 
 from __future__ import annotations
 
-import asyncio
-import warnings
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from slate_async.collections.core import holding, reading
 from slate_async.collections.core.area import Area
@@ -30,8 +26,8 @@ from slate_async.collections.reader.follow import PendingBatch, follower
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
-from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
-from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.errors import ClosedError, UnavailableError
+from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
 REGISTRATIONS = 100
@@ -62,21 +58,19 @@ async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     raise UnavailableError(f"{context.name} was compacted faster than a hold on it could be written")
 
 
-class ReadHandle:
+class ReadHandle(LoopHandle):
     """Made by `open_reader`; see the module docstring. ``async with`` expires it at the end."""
 
     def __init__(
         self, context: ReaderContext, hold: KeptHold, area: Area, supervisor: Supervisor, failures: list[BaseException]
     ) -> None:
+        super().__init__(f"this reader of {context.name}")
         self._context = context
         self._hold = hold
         self._area = area
         self._supervisor = supervisor
         self._failures = failures  # of the renewal
         self._pins = Pins()
-        self._loop = asyncio.get_running_loop()
-        self._guard = LoopGuard(self._refuse)
-        self._expiring: asyncio.Task[None] | None = None
         supervisor.spawn("renewal", self._renew())
 
     @property
@@ -137,28 +131,9 @@ class ReadHandle:
         """Give everything up and close. Idempotent. May be cancelled: it goes on, and another call waits for it.
 
         Raises `UnavailableError` if the hold could not be removed: it ends with its lease."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("expire this reader on the event loop that opened it")
-        if self._expiring is None:
-            self._guard.shut()
-            self._expiring = self._loop.create_task(self._expire(), name=f"{self._context.name}/expire")
-        await asyncio.wait([self._expiring])
-        if not self._expiring.cancelled():
-            self._expiring.result()
+        await self._end()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.expire()
-
-    def __del__(self) -> None:
-        if getattr(self, "_expiring", self) is None:
-            warnings.warn(f"a reader of {self._context.name} was never expired", ResourceWarning, 2, self)
-
-    async def _expire(self) -> None:
+    async def _finish(self) -> None:
         await self._supervisor.close()
         await self._hold.remove()
 
@@ -185,12 +160,3 @@ class ReadHandle:
         self._hold.check()
         if self._failures:
             raise self._failures[0]
-
-    def _refuse(self, outcome: Outcome | None) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is not self._loop:
-            raise InvalidError("this reader was opened on another event loop; open one for each", outcome=outcome)
-        raise ClosedError(f"this reader of {self._context.name} was expired", outcome=outcome)

@@ -9,11 +9,8 @@ be in.
 
 from __future__ import annotations
 
-import asyncio
-import warnings
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -28,8 +25,8 @@ from slate_async.collections.writer.compare import CompareAppend, CompareAppends
 from slate_async.collections.writer.definite import DefiniteAppend, DefiniteAppends
 from slate_async.collections.writer.pipeline import Pipeline
 from slate_async.collections.writer.puts import WriterContext
-from slate_async.errors import ClosedError, InvalidError, Outcome
-from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.errors import InvalidError
+from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
 FLUSH_PARALLELISM = 16
@@ -64,7 +61,7 @@ async def open_writer(
     return Writer(context, kind, 1 if appends is Appends.COMPARE else flush_parallelism, release)
 
 
-class Writer:
+class Writer(LoopHandle):
     """Made by `open_writer`; see the module docstring for its states. ``async with`` closes it."""
 
     def __init__(
@@ -74,14 +71,12 @@ class Writer:
         parallelism: int,
         release: Callable[[], Awaitable[None]] | None,
     ) -> None:
+        super().__init__(f"the writer of {context.name}")
         self._context = context
         self._appends = appends
         self._release = release
-        self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor(f"{context.name}/writer {context.shard}", lambda cause: None)
         self._pipeline = Pipeline(self._supervisor, parallelism, appends.go_back)
-        self._closing: asyncio.Task[None] | None = None
-        self._guard = LoopGuard(self._refuse)
 
     @property
     def upper(self) -> Frontier:
@@ -129,34 +124,15 @@ class Writer:
     async def close(self) -> None:
         """Wait for all appends that were accepted, then close. Idempotent. May be cancelled: the closing goes on, and
         another call waits for it."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("close this writer on the event loop that opened it")
-        if self._closing is None:
-            self._guard.shut()
-            self._closing = self._loop.create_task(self._close(), name=f"{self._context.name}/close")
-        await asyncio.wait([self._closing])
-        if not self._closing.cancelled():
-            self._closing.result()
+        await self._end()
 
-    async def _close(self) -> None:
+    async def _finish(self) -> None:
         try:
             await self._pipeline.drain()
         finally:
             await self._supervisor.close()
             if self._release is not None:
                 await self._release()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_closing", self) is None:
-            warnings.warn(f"the writer of {self._context.name} was never closed", ResourceWarning, 2, self)
 
     def _accept(self, batch: Batch) -> DefiniteAppend | CompareAppend:
         self._guard.check("not_applied")
@@ -186,13 +162,3 @@ class Writer:
         token = self._context.runtime.ids.token()
         large = updates.nbytes > OFFLOAD_BYTES
         return await self._context.runtime.offload.run(batch) if large else batch()
-
-    def _refuse(self, outcome: Outcome | None) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is not self._loop:
-            raise InvalidError("this writer was opened on another event loop; open one for each", outcome=outcome)
-        if self._closing is not None or not self._guard.open:
-            raise ClosedError(f"the writer of {self._context.name} is closed; open it again", outcome=outcome)

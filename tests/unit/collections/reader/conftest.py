@@ -6,7 +6,6 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +26,10 @@ from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.merged import MergedSource, MergedWriter, list_merged
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
-from slate_async.objectstore.local import LocalStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.system import SystemIds, end_threads, system_runtime
-from tests.engine import InlineOffload, StoreInHand, memory_store
+from slate_async.runtime.system import SystemIds
+from tests.engine import InlineOffload, StoreInHand
 from tests.support.collection_bytes import BYTES, U64, frontier
 from tests.unit.collections.lake import FastClock, Lake
 
@@ -205,17 +203,10 @@ async def read(reader: ReadHandle, as_of: int, **options: Any) -> list[tuple[byt
         return [row async for row in snapshot.rows()]
 
 
-@pytest.fixture(params=["memory", "folder"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreInHand]:
-    """An empty store of each kind, whose puts of holds are watched."""
-    if request.param == "memory":
-        yield StoreInHand(memory_store(), watch="readers/")
-        return
-    runtime = system_runtime()
-    local = LocalStore(tmp_path, runtime)
-    yield StoreInHand(local, watch="readers/")
-    await local.close()
-    end_threads(runtime)
+@pytest.fixture
+def watch() -> str:
+    """Puts of holds."""
+    return "readers/"
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ async def test_a_hold_whose_put_is_not_answered_is_resolved(lake: ReadLake, faul
     assert stored.etag == reader._hold.handle.etag
     await reader.expire()
     assert await lake.holds().list() == {}
-    with pytest.raises(ClosedError, match="was expired"):
+    with pytest.raises(ClosedError, match="this reader of orders is closed; open it again"):
         await reader.snapshot(1)
 
 

@@ -1,30 +1,20 @@
-"""Stores and lakes that tests of writers begin with."""
+"""Lakes that tests of writers begin with."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from slate_async.objectstore.local import LocalStore
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.system import end_threads, system_runtime
-from tests.engine import StoreInHand, memory_store
+from tests.engine import StoreInHand
 from tests.unit.collections.lake import Lake
 
 
-@pytest.fixture(params=["memory", "folder"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreInHand]:
-    """An empty store of each kind, whose puts of pending batches are watched."""
-    if request.param == "memory":
-        yield StoreInHand(memory_store(), watch="pending_batches/")
-        return
-    runtime = system_runtime()
-    local = LocalStore(tmp_path, runtime)
-    yield StoreInHand(local, watch="pending_batches/")
-    await local.close()
-    end_threads(runtime)
+@pytest.fixture
+def watch() -> str:
+    """Puts of pending batches."""
+    return "pending_batches/"
 
 
 @pytest.fixture
