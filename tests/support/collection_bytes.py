@@ -84,6 +84,9 @@ PAIR_UPDATES = pa.RecordBatch.from_arrays(
 DESCRIPTION = Description(frontier(3), frontier(10), TOKEN, "relay-a", 4, 2**63 - 1)
 PAIR_DESCRIPTION = Description(frontier((0, 5), (3, 0)), DONE, TOKEN, "main", 3, 7)
 PARTED = replace(DESCRIPTION, rows=9, diff_sum=-(2**70), parts=(PartRef(5, 400, 17), PartRef(4, 390, 2**32 - 1)))
+SHARED = replace(
+    PARTED, parts=(PartRef(5, 400, 17, token="ab" * 16, number=0), PartRef(4, 390, 2**32 - 1, token="cd" * 16, number=3))
+)
 PART = replace(DESCRIPTION, part=1)
 INDEX = Index(
     (
@@ -173,6 +176,7 @@ SAMPLES: dict[str, Sample] = {
     "pending": _pending(DESCRIPTION, UPDATES, BYTES),
     "pending-pairs": _pending(PAIR_DESCRIPTION, PAIR_UPDATES, ORDERS),
     "pending-index": _pending(PARTED, None, BYTES),
+    "pending-index-shared": _pending(SHARED, None, BYTES),
     "pending-part": _pending(PART, UPDATES, BYTES),
     "index": Sample(INDEX, lambda: encode_index(INDEX), lambda data: decode_index(data, BYTES, object_name="i"), False),
     "version": Sample(AREA, lambda: encode_version(AREA), lambda data: decode_version(data, 12, U64, object_name="v")),

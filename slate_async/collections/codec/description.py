@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from slate_async.codec.records import Shape, no_fields
-from slate_async.collections.codec.envelope import decoding, pack, unpack
+from slate_async.collections.codec.envelope import FEATURES, FOREIGN_PARTS, decoding, pack, unpack
 from slate_async.collections.codec.fields import conversions
 from slate_async.collections.codec.parts import PART, PartRef
 from slate_async.collections.core.frontier import Frontier
@@ -45,7 +45,10 @@ class Description:
 
 def encode_description(description: Description) -> bytes:
     """``description`` as MessagePack."""
-    return pack(_shape(TimeKind.U64).pack(description))  # packing is the same for both kinds
+    body = _shape(TimeKind.U64).pack(description)  # packing is the same for both kinds
+    if any(part.is_foreign for part in description.parts):
+        body[FEATURES] = [FOREIGN_PARTS]
+    return pack(body)
 
 
 def decode_description(payload: Buffer, kind: TimeKind, *, object_name: str, offset: int) -> Description:

@@ -27,8 +27,9 @@ from slate_async.types import Buffer
 
 MAGIC = b"SLATECOL"
 FORMAT_VERSION = 1
-KNOWN_FEATURES: frozenset[str] = frozenset()
-"""None is defined yet."""
+FOREIGN_PARTS = "foreign_parts"
+"""Parts of a pending batch have tokens of their own."""
+KNOWN_FEATURES = frozenset((FOREIGN_PARTS,))
 FEATURES = "required_features"
 
 _START = struct.Struct("<8sHBB")

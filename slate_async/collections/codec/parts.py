@@ -6,6 +6,7 @@ follow one another without a gap, so every byte that is read was checked.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from slate_async.types import Buffer
 MAX_PARTS = 10_000
 MAX_PART_BYTES = 64 << 20
 """An object store's `put` takes whole objects."""
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +37,30 @@ class PartRef:
     rows: updates in it
     nbytes, crc: length and CRC32C of the whole object
     sections: of a merged part, in order; together they are the object
+    token, number: in the name of a pending part that another process put for this batch, under a token of its own;
+    without them the part has the batch's token, and is counted by its place
     """
 
     rows: int
     nbytes: int
     crc: int
     sections: tuple[Section, ...] = ()
+    token: str | None = None
+    number: int | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another process put it."""
+        return self.token is not None
 
 
 def pack_part(part: PartRef) -> list[Any]:
     """``part`` as MessagePack knows it."""
     packed: list[Any] = [part.rows, part.nbytes, part.crc]
-    if part.sections:
+    if part.sections or part.is_foreign:
         packed.append([[section.rows, section.nbytes, section.crc] for section in part.sections])
+    if part.is_foreign:
+        packed += [part.token, part.number]
     return packed
 
 
@@ -57,7 +70,10 @@ def unpack_part(packed: list[Any]) -> PartRef:
     sections = tuple(Section(*section) for section in more[0]) if more else ()
     if sections and (sum(s.nbytes for s in sections), sum(s.rows for s in sections)) != (nbytes, rows):
         raise ValueError("the sections of a part are not all of it")
-    return PartRef(rows, nbytes, crc, sections)
+    token, number = more[1:] if len(more) > 1 else (None, None)
+    if (token, number) != (None, None) and not (_TOKEN.fullmatch(token) and number in range(MAX_PARTS)):
+        raise ValueError(f"token {token!r} and number {number!r} name no part")
+    return PartRef(rows, nbytes, crc, sections, token, number)
 
 
 PART = Conversion(pack_part, unpack_part)

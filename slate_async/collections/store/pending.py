@@ -113,17 +113,19 @@ class PendingStore:
         """The updates of the batch called ``name``, whose ``description`` names parts, one part after another.
 
         Raises `ObjectNotFoundError` for a part that is missing: the batch may have been collected meanwhile."""
-        for number in range(len(description.parts)):
-            yield await self.part(name, description, number)
+        for place in range(len(description.parts)):
+            yield await self.part(name, description, place)
 
-    async def part(self, name: PendingName, description: Description, number: int) -> pa.Table:
+    async def part(self, name: PendingName, description: Description, place: int) -> pa.Table:
         """The updates of one part of the batch called ``name``, whose ``description`` names it. Raises as `parts`."""
-        part = description.parts[number]
-        key = str(PendingName(name.writer, name.lower, name.upper, description.token, number))
+        part = description.parts[place]
+        token = description.token if part.token is None else part.token
+        number = place if part.number is None else part.number
+        key = str(PendingName(name.writer, name.lower, name.upper, token, number))
         data = check_bytes((await self._store.get(key)).data, part.nbytes, part.crc, object_name=key)
         found = await self._decoded(data, key)
-        if found.updates is None or (found.description.token, found.description.part) != (description.token, number):
-            raise CorruptionError(f"it is not part {number} of append {description.token}", object_name=key)
+        if found.updates is None or (found.description.token, found.description.part) != (token, number):
+            raise CorruptionError(f"it is not part {number} of append {token}", object_name=key)
         return found.updates
 
     async def list(self, writer: str | None = None, *, after: PendingName | None = None) -> AsyncIterator[Listed]:

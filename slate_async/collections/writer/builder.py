@@ -79,9 +79,10 @@ class PartsWriter:
             self._waiting.append(piece)
             self._waiting_bytes += piece.nbytes
 
-    async def finish(self) -> Batch:
-        """The batch, all of whose parts are put; it is in once it is put itself. One part by itself stays inline."""
-        if self._begun == 0:
+    async def finish(self, *, inline: bool = True) -> Batch:
+        """The batch, all of whose parts are put; it is in once it is put itself. One part by itself stays ``inline``,
+        if it may."""
+        if self._begun == 0 and inline:
             updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow).combine_chunks()
             whole = updates.to_batches()
             return self._batch(whole[0] if whole else self._context.schema.empty(), ())

@@ -32,12 +32,14 @@ MAX_WALKS = 100
 
 
 class CompareAppends:
-    """Appends of one handle, one at a time. ``coverage``: where the chain ended when that was last known."""
+    """Appends of one handle, one at a time. ``coverage``: where the chain ended when that was last known; ``last``: the
+    token of the batch that ended there, empty before the first one."""
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
         self._puts = Puts(context)
         self.coverage = Frontier.minimum(context.schema.kind)
+        self.last = ""
         self._is_end = False
 
     @property
@@ -81,7 +83,7 @@ class CompareAppends:
         resolved = await self._puts.batch(_name(self._context, lower), description, batch.updates)
         outcome = await self._judged(mine, resolved)
         if outcome is None:
-            self.coverage, self._is_end = upper, True
+            self.coverage, self.last, self._is_end = upper, batch.token, True
             return
         await self._find_end(outcome)
         raise self._mismatch(batch, outcome)
@@ -104,6 +106,7 @@ class CompareAppends:
             head = await self._head(outcome)
             if walk.counts(head):
                 self.coverage, self._is_end = walk.at, True
+                self.last = head.last if walk.last is None else walk.last.token
                 return
         raise UnavailableError(f"{self._context.name} grew faster than the end of its chain was found", outcome=outcome)
 

@@ -12,6 +12,7 @@ import pytest
 
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header, encode_header
+from slate_async.collections.codec import envelope
 from slate_async.collections.codec.description import Description, encode_description
 from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.codec.pending import PEEK_BYTES, decode_pending, encode_pending, peek_description
@@ -24,6 +25,7 @@ from tests.support.collection_bytes import (
     ORDERS,
     OTHER_COLLECTION,
     PARTED,
+    SHARED,
     TOKEN,
     UPDATES,
     frontier,
@@ -132,6 +134,21 @@ def test_updates_with_other_columns_are_corruption() -> None:
         decode_pending(encoded(), UpdateSchema(BYTES.kind, ORDERS.data), COLLECTION, object_name="o")
     with pytest.raises(CorruptionError, match="does not decode"):
         decode_pending(encoded(), ORDERS, COLLECTION, object_name="o")
+
+
+@pytest.mark.parametrize(("token", "number"), [("x" * 32, 0), ("ab" * 16, 10_000), ("ab" * 16, -1), ("ab" * 16, "0")])
+def test_a_part_of_another_process_has_a_token_and_a_number(token: str, number: Any) -> None:
+    named = replace(SHARED, parts=(replace(SHARED.parts[0], token=token, number=number), SHARED.parts[1]))
+    with pytest.raises(CorruptionError, match="name no part"):
+        decode_pending(resealed(described(encode_description(named))), BYTES, COLLECTION, object_name="o")
+
+
+def test_a_release_that_knows_no_parts_of_other_processes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded(SHARED, None)
+    monkeypatch.setattr(envelope, "KNOWN_FEATURES", frozenset())
+    assert decode_pending(encoded(PARTED, None), BYTES, COLLECTION, object_name="o").description == PARTED
+    with pytest.raises(InvalidError, match="foreign_parts; upgrade"):
+        decode_pending(data, BYTES, COLLECTION, object_name="o")
 
 
 def test_parts_say_nothing_of_sections() -> None:

@@ -160,6 +160,22 @@ async def test_a_large_batch_is_in_parts(store: StoreInHand, count: int) -> None
     assert [listed.name async for listed in batches.list("relay-a")] == [NAME, *names]
 
 
+async def test_parts_of_several_processes_make_one_batch(store: StoreInHand) -> None:
+    batches, tokens = pending(store), ("ab" * 16, "cd" * 16)
+    parts = []
+    for token, number, updates in ((tokens[0], 0, UPDATES), (tokens[1], 0, many(4)), (tokens[1], 1, UPDATES)):
+        name = PendingName("relay-a", frontier(3), frontier(10), token, number)
+        part = await batches.put_part(name, replace(DESCRIPTION, token=token, part=number), updates)
+        parts.append(replace(part, token=token, number=number))
+    description = replace(DESCRIPTION, rows=8, parts=(parts[0], parts[2]))
+    assert isinstance(await batches.put(NAME, description, None), Committed)
+    assert await batches.describe(NAME) == description
+    assert [as_bits(table) async for table in batches.parts(NAME, description)] == [as_bits(UPDATES)] * 2
+    swapped = replace(description, parts=(replace(parts[2], number=0), parts[0]))
+    with pytest.raises(CorruptionError, match="checksum|bytes in place of"):
+        await anext(batches.parts(NAME, swapped))
+
+
 async def test_a_part_is_put_again_after_an_attempt_that_failed(store: StoreInHand) -> None:
     batches, name = pending(store), PendingName("relay-a", frontier(3), frontier(10), TOKEN, 0)
     for fault in ("answer lost", None):
