@@ -7,7 +7,7 @@ under its lower bound alone. So of all attempts to commit one batch the first de
 Invariant: a *stamp*, the first half of the batch's token, says on whose behalf it was put. A batch from the same lower
 with the same stamp is the one that was meant, whoever put it; with another stamp it is somebody else's.
 
-Rules C5, C7 to C9 of collections.
+Rules C7 and C8 of collections.
 """
 
 from __future__ import annotations
