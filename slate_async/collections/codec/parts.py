@@ -70,8 +70,10 @@ def unpack_part(packed: list[Any]) -> PartRef:
     sections = tuple(Section(*section) for section in more[0]) if more else ()
     if sections and (sum(s.nbytes for s in sections), sum(s.rows for s in sections)) != (nbytes, rows):
         raise ValueError("the sections of a part are not all of it")
-    token, number = more[1:] if len(more) > 1 else (None, None)
-    if (token, number) != (None, None) and not (_TOKEN.fullmatch(token) and number in range(MAX_PARTS)):
+    if len(more) < 2:
+        return PartRef(rows, nbytes, crc, sections)
+    token, number = more[1:]
+    if not _TOKEN.fullmatch(token) or number not in range(MAX_PARTS):
         raise ValueError(f"token {token!r} and number {number!r} name no part")
     return PartRef(rows, nbytes, crc, sections, token, number)
 
