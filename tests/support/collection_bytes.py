@@ -85,7 +85,8 @@ DESCRIPTION = Description(frontier(3), frontier(10), TOKEN, "relay-a", 4, 2**63 
 PAIR_DESCRIPTION = Description(frontier((0, 5), (3, 0)), DONE, TOKEN, "main", 3, 7)
 PARTED = replace(DESCRIPTION, rows=9, diff_sum=-(2**70), parts=(PartRef(5, 400, 17), PartRef(4, 390, 2**32 - 1)))
 SHARED = replace(
-    PARTED, parts=(PartRef(5, 400, 17, token="ab" * 16, number=0), PartRef(4, 390, 2**32 - 1, token="cd" * 16, number=3))
+    PARTED,
+    parts=(PartRef(5, 400, 17, token="ab" * 16, number=0), PartRef(4, 390, 2**32 - 1, token="cd" * 16, number=3)),
 )
 PART = replace(DESCRIPTION, part=1)
 INDEX = Index(

@@ -5,7 +5,7 @@ one another's, and what no batch names is garbage by its name. The batch that na
 under its lower bound alone. So of all attempts to commit one batch the first decides, and the others find it there.
 
 Invariant: a *stamp*, the first half of the batch's token, says on whose behalf it was put. A batch from the same lower
-with the same stamp is the one that was meant, whoever put it; with another stamp it is somebody else's.
+with the same stamp is the one that was meant, whichever process put it; with another stamp it is another writer's.
 
 Rules C7 and C8 of collections.
 """
@@ -46,7 +46,7 @@ class PutParts:
 
 
 def stamp_of(text: str) -> str:
-    """The stamp of whoever calls themselves ``text``."""
+    """The stamp of a writer that is called ``text``."""
     return hashlib.blake2b(text.encode(), digest_size=STAMP_DIGITS // 2).hexdigest()
 
 

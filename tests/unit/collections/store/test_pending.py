@@ -172,7 +172,7 @@ async def test_parts_of_several_processes_make_one_batch(store: StoreInHand) -> 
     assert await batches.describe(NAME) == description
     assert [as_bits(table) async for table in batches.parts(NAME, description)] == [as_bits(UPDATES)] * 2
     swapped = replace(description, parts=(replace(parts[2], number=0), parts[0]))
-    with pytest.raises(CorruptionError, match="checksum|bytes in place of"):
+    with pytest.raises(CorruptionError, match=r"checksum|bytes in place of"):
         await anext(batches.parts(NAME, swapped))
 
 
