@@ -67,6 +67,14 @@ class PollScheduler:
         heapq.heapify(self._heap)
         self._earlier.set()
 
+    def retime(self, poll: Poll, interval_s: float) -> None:
+        """Call it about every ``interval_s`` from now on. Does nothing to one that was cancelled."""
+        if poll.interval_s == interval_s or all(waiting[2] is not poll for waiting in self._heap):
+            return
+        self.cancel(poll)
+        poll.interval_s = interval_s
+        self._schedule(poll)
+
     async def limited(self, store: Hashable, work: Callable[[], Awaitable[None]]) -> None:
         """Run a poll's work within the shared limits."""
         async with self._slots.slot(store):
@@ -121,6 +129,10 @@ class StorePolls:
     def cancel(self, poll: Poll) -> None:
         """See `PollScheduler.cancel`."""
         self._scheduler.cancel(poll)
+
+    def retime(self, poll: Poll, interval_s: float) -> None:
+        """See `PollScheduler.retime`."""
+        self._scheduler.retime(poll, interval_s)
 
     async def limited(self, work: Callable[[], Awaitable[None]]) -> None:
         """See `PollScheduler.limited`."""

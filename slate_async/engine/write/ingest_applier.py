@@ -45,6 +45,8 @@ SMALL_BYTES = 1 << 20
 PASSES = 3
 """How often what is in memory is flushed first: a busy writer never has little there."""
 REPORT_AGAIN_S = 1.0
+EXPECTED_S = 10.0
+"""For so long after an ingest the next one is expected: streams bring one after the other."""
 
 
 class Progress(Protocol):
@@ -98,6 +100,7 @@ class IngestApplier:
         self._opening = ExitStack()
         self._paused = False
         self._refs: dict[int, SstRef] = {}
+        self._applied_at: float | None = None
         self.stats = IngestStats()
 
     def start(self) -> None:
@@ -111,6 +114,10 @@ class IngestApplier:
         """A state was adopted."""
         if pending_ingests(self._state.manifest) or unreported_ingests(self._state.manifest):
             self._wake.set()
+
+    def expects_more(self) -> bool:
+        """Whether an ingest was applied not long ago."""
+        return self._applied_at is not None and self._clock.monotonic() - self._applied_at < EXPECTED_S
 
     async def run(self) -> None:
         """Apply what is pending, for ever."""
@@ -223,6 +230,7 @@ class IngestApplier:
                 self.stats.expired += 1
                 logger.warning("ingest %s was not applied: its driver has not renewed its lease", record.id)
             if record.id in edit.ids and record.seq > before:
+                self._applied_at = self._clock.monotonic()
                 self.stats.applied += 1
                 self.stats.rows += record.rows
                 logger.info(

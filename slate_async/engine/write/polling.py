@@ -54,17 +54,23 @@ class HeadPolling:
         self._guard = guard
         self._fail = fail
         self.poll: Poll | None = None
+        self._idle: IdlePoll | None = None
         self.polling = False
 
     def start(self, intervals: PollIntervals, clock: Clock) -> None:
         """Poll as often as the settings say."""
-        idle = IdlePoll(self.poll_due, self._last_seq, intervals, clock)
-        self.poll = self._polls.register(idle.interval_s, idle.tick, self._fail)
+        self._idle = IdlePoll(self.poll_due, self._last_seq, intervals, clock, self._expects_more)
+        self.poll = self._polls.register(self._idle.interval_s, self._tick, self._fail)
 
     def stop(self) -> None:
         """Poll no more."""
         if self.poll is not None:
             self._polls.cancel(self.poll)
+
+    def _tick(self) -> None:
+        assert self._idle is not None and self.poll is not None  # it is called by what `start` registers
+        self._polls.retime(self.poll, self._idle.interval_s)
+        self._idle.tick()
 
     def poll_due(self) -> None:
         """The time for a poll has come; it is left out while another one is under way."""
@@ -108,3 +114,6 @@ class HeadPolling:
 
     def _last_seq(self) -> int:
         return self.writer.sequencer.last_seq
+
+    def _expects_more(self) -> bool:
+        return self.writer.ingests.expects_more()

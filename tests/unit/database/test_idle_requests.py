@@ -148,7 +148,11 @@ async def test_confirm_lists_whatever_polls_do() -> None:
 def test_an_idle_writer_may_poll_less_and_the_first_write_ends_that() -> None:
     clock, seqs, polls = Seconds(), [5], []
     idle = IdlePoll(
-        lambda: polls.append(seqs[-1]), lambda: seqs[-1], slate.Settings(idle_poll_interval_ms=10_000), clock
+        lambda: polls.append(seqs[-1]),
+        lambda: seqs[-1],
+        slate.Settings(idle_poll_interval_ms=10_000),
+        clock,
+        lambda: False,
     )
     for _ in range(9):
         idle.tick()
@@ -165,10 +169,29 @@ def test_an_idle_writer_may_poll_less_and_the_first_write_ends_that() -> None:
 
 def test_a_writer_that_may_not_poll_less_polls_at_each_tick() -> None:
     polls: list[None] = []
-    idle = IdlePoll(lambda: polls.append(None), lambda: 5, slate.Settings(), Seconds())
+    idle = IdlePoll(lambda: polls.append(None), lambda: 5, slate.Settings(), Seconds(), lambda: False)
     for _ in range(3):
         idle.tick()
     assert len(polls) == 3
+
+
+def test_an_idle_writer_that_expects_an_ingest_leaves_out_no_poll() -> None:
+    polls: list[None] = []
+    expected = [True]
+    idle = IdlePoll(
+        lambda: polls.append(None),
+        lambda: 5,
+        slate.Settings(idle_poll_interval_ms=10_000),
+        Seconds(),
+        lambda: expected[-1],
+    )
+    assert idle.interval_s == 0.125
+    for _ in range(3):
+        idle.tick()
+    assert len(polls) == 3
+    expected.append(False)
+    idle.tick()
+    assert (idle.interval_s, len(polls)) == (1.0, 3)
 
 
 async def test_an_idle_writer_polls_as_often_as_its_settings_say() -> None:

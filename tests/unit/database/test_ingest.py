@@ -447,3 +447,16 @@ async def test_one_table_or_batch_is_taken_as_it_is(store: MemoryStore, given: A
         await job.commit()
     async with open_db(store) as db:
         assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]
+
+
+async def test_a_writer_polls_more_often_for_a_while_after_an_ingest(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_db(store, manifest_poll_interval_ms=80) as db:
+        poll = db._head.poll
+        assert poll is not None
+        assert poll.interval_s == 0.08
+        await ingested(store, db, {"a": "1"})
+        await until(lambda: poll.interval_s == 0.01, "polls that are more frequent")
+        monkeypatch.setattr("slate_async.engine.write.ingest_applier.EXPECTED_S", 0.0)
+        await until(lambda: poll.interval_s == 0.08, "the usual polls")

@@ -40,6 +40,19 @@ async def test_a_cancelled_poll_keeps_nothing_of_its_owner() -> None:
     await polls.close()
 
 
+async def test_a_poll_is_called_at_its_new_interval_at_once() -> None:
+    polls = PollScheduler(runtime())
+    owner, cancelled = Polled(), Polled()
+    poll, gone = (polls.register(3_600, polled.poke, polled.lost) for polled in (owner, cancelled))
+    await asyncio.sleep(0)
+    polls.cancel(gone)
+    for each in (poll, gone):
+        polls.retime(each, 0.001)
+    await until(lambda: owner.pokes > 2, "polls at the new interval")
+    assert cancelled.pokes == 0
+    await polls.close()
+
+
 async def test_the_end_of_the_timer_ends_all_its_polls() -> None:
     polls = PollScheduler(runtime())
     owners = [Polled(), Polled()]
