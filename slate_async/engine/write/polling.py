@@ -68,7 +68,8 @@ class HeadPolling:
             self._polls.cancel(self.poll)
 
     def _tick(self) -> None:
-        assert self._idle is not None and self.poll is not None  # it is called by what `start` registers
+        assert self._idle is not None  # it is called by what `start` registers
+        assert self.poll is not None
         self._polls.retime(self.poll, self._idle.interval_s)
         self._idle.tick()
 
