@@ -169,8 +169,11 @@ def _minimal(elements: Iterable[Time]) -> tuple[Time, ...]:
     """Those of ``elements`` that are not at or after another one, sorted.
 
     A time sorts after all that are before it, so each needs to be compared with those that were kept only."""
+    found = set(elements)
+    if len(found) == 1:
+        return tuple(found)
     kept: list[Time] = []
-    for element in sorted(set(elements)):
+    for element in sorted(found):
         if not any(times.less_equal(smaller, element) for smaller in kept):
             kept.append(element)
     return tuple(kept)

@@ -36,25 +36,24 @@ Times: TypeAlias = tuple[npt.NDArray[np.uint64], ...]
 
 
 class TimeKind(Enum):
-    """What the times of a collection are; chosen when it is created. The value is its stored name."""
+    """What the times of a collection are; chosen when it is created. The value is its stored name.
+
+    coordinates: how many numbers a time has
+    minimum: the time at or before all others
+    columns: names of the columns that hold times
+    """
 
     U64 = "u64"
     U64X2 = "u64x2"
 
-    @property
-    def coordinates(self) -> int:
-        """How many numbers a time has."""
-        return 1 if self is TimeKind.U64 else 2
+    coordinates: int
+    minimum: Time
+    columns: tuple[str, ...]
 
-    @property
-    def minimum(self) -> Time:
-        """The time at or before all others."""
-        return (0,) * self.coordinates
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that hold times."""
-        return ("_time", "_time2")[: self.coordinates]
+    def __init__(self, name: str) -> None:
+        self.coordinates = 2 if name.endswith("x2") else 1
+        self.minimum = (0,) * self.coordinates
+        self.columns = ("_time", "_time2")[: self.coordinates]
 
     def time(self, value: TimeLike, end: int = TIME_END) -> Time:
         """``value`` as a time, each number of which is below ``end``.

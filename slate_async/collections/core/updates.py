@@ -7,7 +7,7 @@ without nulls. All checks come before anything is stored, and their errors name 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,30 +53,31 @@ class UpdateSchema:
     """The columns of a collection's updates. Raises `InvalidError` for data columns that cannot be compared.
 
     data: names and types of the data columns; names with ``_`` in front are not for data
+    arrow: all columns, in order: data, times, diff
     """
 
     kind: TimeKind
     data: pa.Schema
+    arrow: pa.Schema = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not len(self.data) or len(set(self.data.names)) < len(self.data):
             raise InvalidError(f"data take one column or more, of different names, not {self.data.names}")
-        for field in self.data:
-            if field.name.startswith("_") or not field.name:
-                raise InvalidError(f"{field.name!r} is no name of a data column: those do not begin with _")
-            if not any(test(field.type) for test in _TYPE_TESTS):
-                raise InvalidError(f"column {field.name} is {field.type}, which cannot be compared; store it as bytes")
+        for column in self.data:
+            if column.name.startswith("_") or not column.name:
+                raise InvalidError(f"{column.name!r} is no name of a data column: those do not begin with _")
+            if not any(test(column.type) for test in _TYPE_TESTS):
+                raise InvalidError(
+                    f"column {column.name} is {column.type}, which cannot be compared; store it as bytes"
+                )
+        times = [pa.field(name, pa.uint64(), nullable=False) for name in self.kind.columns]
+        arrow = pa.schema([*self.data, *times, pa.field(DIFF, pa.int64(), nullable=False)])
+        object.__setattr__(self, "arrow", arrow)
 
     @classmethod
     def of_bytes(cls, kind: TimeKind) -> UpdateSchema:
         """The updates of a collection of bytes."""
         return cls(kind, pa.schema([pa.field(DATA, pa.binary(), nullable=False)]))
-
-    @property
-    def arrow(self) -> pa.Schema:
-        """All columns, in order: data, times, diff."""
-        times = [pa.field(name, pa.uint64(), nullable=False) for name in self.kind.columns]
-        return pa.schema([*self.data, *times, pa.field(DIFF, pa.int64(), nullable=False)])
 
     @property
     def key(self) -> list[str]:
@@ -111,12 +112,18 @@ class UpdateSchema:
 
     def _of_columns(self, updates: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         schema = self.arrow
+        if isinstance(updates, pa.RecordBatch) and updates.schema.equals(schema) and self._has_its_values(updates):
+            return updates
         if sorted(updates.schema.names) != sorted(schema.names):
             raise InvalidError(
                 f"updates of this collection have the columns {schema.names}, not {updates.schema.names}"
             )
         arrays = [_column(updates.column(field.name), field, len(self.data) <= at) for at, field in enumerate(schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _has_its_values(self, updates: pa.RecordBatch) -> bool:
+        """Whether no column has nulls that may have none."""
+        return all(column.nullable or not updates.column(at).null_count for at, column in enumerate(self.arrow))
 
     def _of_rows(self, rows: list[tuple[Any, Any, int]]) -> pa.RecordBatch:
         for number, row in enumerate(rows):
