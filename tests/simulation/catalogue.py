@@ -16,6 +16,7 @@ from tests.simulation.scenarios.engine.outages import OUTAGES
 from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
 from tests.simulation.scenarios.eventual import EVENTUAL
+from tests.simulation.scenarios.lake.scenarios import LAKES
 from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIRRORS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
@@ -49,6 +50,7 @@ _ALL = (
     *INGEST,
     *LEASES,
     *COLLECTIONS,
+    *LAKES,
     *_LIVES,
     *STANDBY,
     DUEL,

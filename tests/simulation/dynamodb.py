@@ -14,7 +14,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
+from metastores.bodies import MemoryBodies
+from metastores.chained_register import ChainedRegister
+from metastores.dynamodb import BODY_PREFIX
+from metastores.dynamodb_place import HEAD_ITEM
 from metastores.factories import DynamoDBFactory
+from metastores.names import Layout, database_name
+from metastores.protocol import StoredObject, VersionRef
+from metastores.register_store import RegisterMetaStore
 from tests.simulation.faults import RequestFailedError
 from tests.simulation.network import Network, Sender
 from tests.simulation.node import Node
@@ -133,3 +140,35 @@ def factory_in(world: World, node: Node, table: SimGlobalTable, region: str) -> 
         return SimDynamo(world.network, node, table, where)
 
     return DynamoDBFactory("table", runtime=node.metadata_runtime, client=client(region), client_in=client)
+
+
+class _Replica(MemoryBodies):
+    """What one replica has of a database, without a network: head and bodies."""
+
+    def __init__(self, table: SimGlobalTable, name: str, region: str) -> None:
+        super().__init__()
+        self._items = table.replicas[region].items
+        self._database = database_name(name)
+        self.name = HEAD_ITEM
+
+    async def load(self) -> StoredObject | None:
+        """The head."""
+        item = self._items.get((self._database, HEAD_ITEM))
+        return None if item is None else StoredObject(bytes(item["value"]["B"]), item["tag"]["S"])
+
+    async def store(self, data: bytes, token: str, etag: str | None) -> str | None:
+        raise NotImplementedError("it is only looked at")
+
+    async def get(self, ref: VersionRef) -> bytes | None:
+        item = self._items.get((self._database, f"{BODY_PREFIX}{ref.version:020}.{ref.token}"))
+        return None if item is None else bytes(item["value"]["B"])
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+def replica_of(table: SimGlobalTable, name: str, region: str, node: Node, layout: Layout) -> RegisterMetaStore:
+    """What one replica has of a database, for who looks at it without a network. Bodies are small enough for items."""
+    replica = _Replica(table, name, region)
+    register = ChainedRegister(replica, node.metadata_runtime)
+    return RegisterMetaStore(register, replica, node.metadata_runtime, layout=layout)

@@ -152,17 +152,17 @@ class Cloud:
     """What all processes of a world share: the objects and the metadata."""
 
     def __init__(self, network: Network, store: SimStore) -> None:
-        self._network = network
+        self.network = network
         self.store = store
         self.metadata = SimMetadata()
 
     def objects(self, node: Node, *, page_keys: int = 1000) -> FaultyStore:
         """A new handle of the object store in that process."""
-        return FaultyStore(self._network, node, self.store, page_keys=page_keys)
+        return FaultyStore(self.network, node, self.store, page_keys=page_keys)
 
     def metastore(self, node: Node) -> SimMetaStoreFactory:
         """The database-like metastore in that process."""
-        return SimMetaStoreFactory(self._network, node, self.metadata)
+        return SimMetaStoreFactory(self.network, node, self.metadata)
 
     def put_if_absent(self, node: Node) -> PutIfAbsentFactory:
         """The product's default metastore in that process, which keeps everything in the object store."""

@@ -92,7 +92,18 @@ def _worker_starts() -> None:
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
-    gc.freeze()  # the simulator collects garbage once a world; what was imported need not be looked at each time
+    gc.freeze()
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """The simulator collects garbage twice a world; what was there before need not be looked at each time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _run_limited(job: tuple[str, int, int]) -> SeedResult:
@@ -108,7 +119,8 @@ def run_seeds(scenario: str, seeds: Iterable[int], *, jobs: int = 1, limit_secon
     """Results as they come. With ``jobs`` 1 in this process, else in that many worker processes."""
     work = [(scenario, seed, limit_seconds) for seed in seeds]
     if jobs == 1:
-        yield from map(_run_limited, work)
+        with _frozen():
+            yield from map(_run_limited, work)
         return
     with multiprocessing.get_context("spawn").Pool(jobs, _worker_starts) as pool:
         yield from pool.imap_unordered(_run_limited, work, chunksize=max(1, min(20, len(work) // (4 * jobs))))

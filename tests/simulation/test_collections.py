@@ -1,4 +1,5 @@
-"""Collections in the simulator: histories by the product's decisions, and each rule of them switched off.
+"""Collections in the simulator: histories by the product's decisions, the product's own roles, and each rule of them
+switched off.
 
 The switches are in `tests.simulation.rules.collections_table`.
 """
@@ -13,12 +14,15 @@ from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.runner import run_seed, run_seeds
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
+from tests.simulation.scenarios.lake.scenarios import LAKES
 from tests.simulation.test_rules import MISTAKES, OFTEN
 from tests.slices import seeds
 
 SLICE_SEEDS = 16
 FULL_SEEDS = 4_000
 """Of ten histories each."""
+SLICE_ROLE_SEEDS = 10
+FULL_ROLE_SEEDS = 2_500
 HAPPENS = ("acknowledged", "snapshots", "listened", "restarts", "clones", "revoked", "fenced", "late hold", "crashed")
 
 
@@ -32,6 +36,13 @@ def test_nothing_is_lost_repeated_or_deleted_too_early(scenario: str, full: bool
         happened.update(result.stats)
     for what in HAPPENS:
         assert happened[what] > len(results) / 4, f"{what} hardly ever happens: {happened}"
+
+
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("scenario", [scenario.name for scenario in LAKES])
+def test_the_products_roles_keep_every_promise(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_ROLE_SEEDS if full else SLICE_ROLE_SEEDS)))
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 @pytest.mark.timeout(1_200)

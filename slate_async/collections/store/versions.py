@@ -60,11 +60,12 @@ class AreaVersions:
 
     async def load(self) -> Area:
         """The head right now. Raises `CorruptionError` if there was one and there is none any more."""
+        known = self._ref  # another task may see the first version while this look is on its way
         record = await translated(self._metastore.latest())
         if record is None:
-            if self._ref is not None:
+            if known is not None:
                 raise CorruptionError(
-                    f"all versions are missing, and there was version {self._ref.version}",
+                    f"all versions are missing, and there was version {known.version}",
                     object_name=f"merged area of {self.name}",
                 )
             return self._see(Area.first(Frontier.minimum(self._kind)), None)

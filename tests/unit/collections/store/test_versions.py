@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
 from metastores.names import MERGED_AREAS
+from metastores.protocol import Record
 from metastores.runtime import MetaRuntime
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.bounds import Bounds
@@ -169,3 +171,25 @@ async def test_unknown_fields_survive_an_edit(place: Place) -> None:
     newer = replace(head.following(), unknown={"wings": 2})
     with pytest.raises(InternalError, match="unknown fields"):
         await versions.write(head, newer)
+
+
+async def test_a_look_that_was_overtaken_misses_nothing(place: Place) -> None:
+    """Two tasks of a process look while the first version lands; the answer of the one that saw nothing comes last."""
+    versions = place.open()
+    metastore = versions._metastore
+    latest, looking, answered = metastore.latest, asyncio.Event(), asyncio.Event()
+
+    async def slow() -> Record | None:
+        found = await latest()
+        looking.set()
+        await answered.wait()
+        return found
+
+    metastore.latest = slow  # type: ignore[method-assign]
+    overtaken = asyncio.create_task(versions.load())
+    await looking.wait()
+    metastore.latest = latest  # type: ignore[method-assign]
+    head = await place.open().commits.commit(Claim("c" * 32))
+    assert await versions.load() == head
+    answered.set()
+    assert await overtaken == head

@@ -1,0 +1,83 @@
+"""What one seed of a collection runs: what kind it is, who uses it, and how much goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.times import TimeKind
+
+SKEW_MS = 60_000
+"""How wrong clocks are."""
+Metastore = Literal["put-if-absent", "if-match", "server", "dynamodb"]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeParams:
+    """What is drawn.
+
+    edge: times are below it, in each coordinate
+    page_keys: keys in one answer of a listing
+    names, copies: writers, and processes of each name; ``lives``: how often each kind of process is started
+    readers, listeners, keepers: processes of each kind; ``deleters``: processes that delete the collection
+    faults: how often requests go wrong, in relation to `tests.simulation.faults.FaultPlan`
+    lands: of what was on its way when a process crashed
+    crashes, freezes: how probable each is in the life of a process
+    lease_ms: of read handles; ``poll_ms``: between their looks
+    parallelism: appends of a writer that are in flight at once
+    part_bytes: of a large batch; 0: no batch is large
+    closed: how probable it is that an append closes the collection
+    """
+
+    appends: Appends
+    kind: TimeKind
+    metastore: Metastore
+    edge: int
+    page_keys: int
+    names: int
+    copies: int
+    readers: int
+    controllers: int
+    active_seconds: float
+    faults: float
+    crashes: float
+    freezes: float
+    lives: int
+    lease_ms: int
+    poll_ms: int
+    parallelism: int
+    part_bytes: int
+    closed: float
+    listeners: int = 0
+    deleters: int = 0
+    pinners: int = 0
+
+
+def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
+    """Everything by chance but what is ``fixed``."""
+    kind = rng.choice((TimeKind.U64, TimeKind.U64, TimeKind.U64X2))
+    drawn = LakeParams(
+        appends=rng.choice((Appends.DEFINITE, Appends.COMPARE)),
+        kind=kind,
+        metastore=rng.choice(("put-if-absent", "put-if-absent", "if-match", "server", "dynamodb")),
+        edge=12 if kind is TimeKind.U64 else 5,
+        page_keys=rng.choice((2, 5, 1000)),
+        names=rng.choice((1, 2)),
+        copies=rng.choice((1, 2)),
+        readers=rng.choice((1, 1, 2)),
+        controllers=rng.choice((1, 1, 2)),
+        active_seconds=rng.choice((0.5, 1.0, 2.0)),
+        faults=rng.choice((0.5, 1.0, 2.0)),
+        crashes=rng.choice((0.1, 0.3, 0.6)),
+        freezes=rng.choice((0.1, 0.3, 0.6)),
+        lives=rng.choice((1, 2, 3)),
+        lease_ms=rng.choice((200, 500, 2_000)),
+        poll_ms=rng.choice((10, 40)),
+        parallelism=rng.choice((1, 2, 4)),
+        part_bytes=0,
+        closed=rng.choice((0.0, 0.02)),
+    )
+    return replace(drawn, **fixed)

@@ -1,0 +1,216 @@
+"""The play of a collection: people come, crash, sleep and come again; then a calm, and the collection comes to rest."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.frontier import DONE
+from slate_async.collections.core.times import Time
+from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.writer.writer import open_writer
+from tests.simulation.checkers import Violation
+from tests.simulation.faults import NO_FAULTS, FaultPlan
+from tests.simulation.loop import Interleaving, SimTask
+from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.runtime import OffloadDelay, derived_rng
+from tests.simulation.scenarios.lake.controllers import Controller, control
+from tests.simulation.scenarios.lake.estate import FOLDER, Estate
+from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.params import SKEW_MS, LakeParams, draw
+from tests.simulation.scenarios.lake.readers import read
+from tests.simulation.scenarios.lake.writers import write
+from tests.simulation.scenarios.protocol import Scenario, Stats
+from tests.simulation.world import World
+
+Act = Callable[[Node], Coroutine[Any, Any, None]]
+REST_SECONDS = 60
+ROUNDS = 12
+"""So many of a last controller are enough for anything that was left."""
+
+
+class LakePlay:
+    """One seed's run."""
+
+    def __init__(self, world: World, params: LakeParams) -> None:
+        self.world = world
+        self.params = params
+        self.estate = Estate(world, params, derived_rng(world.seed, "estate"))
+        self.eye = Eye(self.estate)
+        self._tasks: list[SimTask] = []
+
+    async def run(self) -> Stats:
+        """All of it."""
+        self.people()
+        await asyncio.sleep(self.params.active_seconds)
+        await self._calm()
+        self.eye.check()
+        await self._judge_answers()
+        await self._judge_rest()
+        self.eye.check()
+        return self.estate.counts
+
+    def people(self) -> None:
+        """Who uses the collection."""
+        params, estate = self.params, self.estate
+        for number, _ in itertools.product(range(params.names), range(params.copies)):
+            name = f"w{number}"
+            self.start(f"writer-{name}", functools.partial(_writing, estate, name))
+        for number in range(params.readers):
+            self.start(f"reader{number}", lambda node: read(estate, self.eye, node))
+        for number in range(params.controllers):
+            self.start(f"controller{number}", lambda node: control(estate, node))
+
+    def start(self, name: str, act: Act) -> None:
+        """A process that lives some times."""
+        life = self._lives(name, self.world.rng.uniform(0, self.params.active_seconds * 0.5), act)
+        self._tasks.append(self.world.loop.create_task(life, name=f"life of {name}"))
+
+    async def _lives(self, name: str, at: float, act: Act) -> None:
+        await asyncio.sleep(at)
+        for _ in range(self.params.lives):
+            if self.estate.over:
+                return
+            try:
+                await self._lived(name, act)
+                return
+            except NodeCrashedError:
+                self.estate.count("crashed")
+                await asyncio.sleep(self.world.rng.uniform(0, 0.2))
+
+    async def _lived(self, name: str, act: Act) -> None:
+        node = self._node(name)
+        await node.run(act(node), "act")
+
+    def _node(self, name: str) -> Node:
+        params, rng = self.params, self.world.rng
+        node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
+        if rng.random() < params.crashes:
+            node.crash_after(int(10 ** rng.uniform(0.5, 3)))
+        if rng.random() < params.freezes:
+            node.freeze_after(int(10 ** rng.uniform(0.5, 3)), None if rng.random() < 0.3 else rng.uniform(0.05, 3))
+            self.estate.count("frozen")
+        return node
+
+    # ---- the end
+
+    async def _calm(self) -> None:
+        """Nothing goes wrong any more; sleepers wake, what was late lands, and everybody ends."""
+        self.world.plan = NO_FAULTS
+        self.estate.over = True
+        for _ in range(REST_SECONDS):
+            for node in list(self.world.nodes.values()):
+                node.thaw()
+            if all(task.done() for task in self._tasks):
+                break
+            await asyncio.sleep(1)
+        else:
+            raise Violation("stuck", "somebody never ended in a calm world: " + self.world.loop.waiting())
+        for task in self._tasks:
+            task.result()
+        await self.world.network.quiet()
+
+    async def _judge_answers(self) -> None:
+        """P5, P7, P14: what the last controller and a reader find has all that was acknowledged."""
+        self._judge_chain()
+        node = self.world.node("last")
+        controller = Controller(self.estate, node, quiet=True)
+        await node.run(controller.claim())
+        await node.run(controller.round())
+        await node.run(self._read_all(node))
+
+    def _judge_chain(self) -> None:
+        marks = {data for link in self.eye.chain for data, _, _ in link.rows}
+        for mark in self.estate.refused & marks:
+            raise Violation("refused", f"the append that brought {mark!r} was refused, and is in the chain")
+        if self.params.appends is Appends.COMPARE:
+            for ack in self.estate.acks:
+                if ack.rows[0][0] not in marks:
+                    raise Violation(
+                        "lost", f"{ack.author}'s append from {ack.lower} to {ack.upper} was acknowledged, and is lost"
+                    )
+
+    async def _read_all(self, node: Node) -> None:
+        estate = self.estate
+        reader = await open_reader(estate.reading(node))
+        upper = self.eye.head.upper
+        for as_of in self._grid():
+            if reader.since.less_equal(as_of) and not upper.less_equal(as_of):
+                snapshot = await reader.snapshot(as_of)
+                found = sorted([row async for row in snapshot.rows()])
+                snapshot.close()
+                if found != estate.contents(as_of):
+                    raise Violation("final", f"at {as_of}: {found}, expected {estate.contents(as_of)}")
+        await reader.expire()
+        for ack in estate.acks:
+            for as_of in self._grid():
+                if ack.lower.less_equal(as_of) and not ack.upper.less_equal(as_of) and upper.less_equal(as_of):
+                    raise Violation(
+                        "lost",
+                        f"{ack.author}'s append from {ack.lower} to {ack.upper} was acknowledged, and the"
+                        f" upper is {upper}",
+                    )
+
+    def _grid(self) -> list[Time]:
+        edge = self.params.edge + 1
+        return list(itertools.product(range(edge), repeat=self.params.kind.coordinates))
+
+    async def _judge_rest(self) -> None:
+        """P9: a writer closes the collection, so that nothing is beyond its end; then there is what is reachable."""
+        node = self.world.node("closer")
+        await node.run(self._close(node))
+        await asyncio.sleep(3 * self.params.lease_ms / 1000)
+        controller = Controller(self.estate, self.world.node("last"), quiet=True)
+        node = controller.node
+        await node.run(controller.claim())
+        for _ in range(ROUNDS):
+            await node.run(controller.round())
+            await asyncio.sleep(2 * self.params.lease_ms / 1000)
+        self._judge_garbage()
+
+    async def _close(self, node: Node) -> None:
+        writer = await open_writer(self.estate.writing(node, "closer"), self.params.appends)
+        if not writer.upper.is_done:
+            rows = self.estate.rows(writer.upper, DONE) if self.params.appends is Appends.DEFINITE else []
+            await writer.append(rows, upper=DONE)
+        await writer.close()
+
+    def _judge_garbage(self) -> None:
+        head = self.eye.head
+        named = {batch.name for batch in head.batches if batch.rows}
+        keys = [key.removeprefix(f"{FOLDER}/") for key in self.world.cloud.store.objects]
+        left = [key for key in keys if key not in named and not key.startswith("merged_areas/")]
+        if left:
+            raise Violation("garbage", f"left for ever: {left[:3]}")
+        missing = named.difference(keys)
+        if missing:
+            raise Violation("missing", f"version {head.version} names {missing}")
+        if len(head.batches) > 1:
+            raise Violation("garbage", f"{len(head.batches)} batches are left")
+
+
+async def _writing(estate: Estate, name: str, node: Node) -> None:
+    await write(estate, node, name)
+
+
+def lake_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
+    """Everything by chance but what is ``fixed`` (fields of `LakeParams`)."""
+
+    def params(seed: int) -> LakeParams:
+        return draw(derived_rng(seed, "params"), fixed)
+
+    def make(seed: int, keep_trace: bool) -> World:
+        rng = derived_rng(seed, "world of a collection")
+        return World(
+            seed,
+            plan=FaultPlan(lateness=(0.02, rng.choice((1.0, 10.0, 60.0)))).scaled(params(seed).faults),
+            interleaving=rng.choice((Interleaving.DOMAINS, Interleaving.DOMAINS, Interleaving.FIFO)),
+            offload=OffloadDelay(rng.choice((0.0, 0.01)), 0.0),
+            keep_trace=keep_trace,
+        )
+
+    return Scenario(name, summary, make, lambda world: LakePlay(world, params(world.seed)).run())

@@ -1,0 +1,108 @@
+"""Readers: processes that read through the product's `ReadHandle`, and compare what they get with what is true."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from slate_async.collections.core.errors import LeaseLostError, SinceError
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.times import Time, join
+from slate_async.collections.reader.handle import ReadHandle, open_reader
+from slate_async.collections.reader.snapshot import Snapshot
+from slate_async.errors import ClosedError, UnavailableError
+from tests.simulation.checkers import Violation
+from tests.simulation.node import Node
+from tests.simulation.scenarios.lake.estate import Estate
+from tests.simulation.scenarios.lake.eye import Eye
+
+
+async def read(estate: Estate, eye: Eye, node: Node) -> None:
+    """Open a handle and use it until it is lost; begin again."""
+    sleep = node.runtime.clock.sleep
+    for _ in estate.turns():
+        try:
+            reader = await open_reader(estate.reading(node), note=node.name)
+        except ClosedError:
+            estate.count("closed")
+            return
+        except UnavailableError:
+            await sleep(0.05)
+            continue
+        expired = eye.believe(node, lambda reader=reader: reader._hold.handle)  # type: ignore[misc]
+        try:
+            await Reading(estate, node, reader).run()
+        except LeaseLostError:
+            estate.count("lease lost")
+        except ClosedError:
+            estate.count("closed")
+            return
+        except UnavailableError:
+            estate.count("unavailable")
+        finally:
+            expired()
+            try:
+                await reader.expire()
+            except UnavailableError:
+                estate.count("unavailable")
+
+
+class Reading:
+    """What one handle is asked."""
+
+    def __init__(self, estate: Estate, node: Node, reader: ReadHandle) -> None:
+        self.estate = estate
+        self.node = node
+        self.reader = reader
+        self.rng: random.Random = node.rng
+
+    async def run(self) -> None:
+        """Until the handle is given up, or nothing is left to ask."""
+        estate, rng = self.estate, self.rng
+        for _ in range(rng.choice((2, 8, 30))):
+            if estate.over or not self.reader.since.elements:
+                return
+            chance = rng.random()
+            if chance < 0.7:
+                await self.look()
+            elif chance < 0.85:
+                await self.reader.downgrade_since(Frontier([self._ahead(rng.choice((1, 2, 5)))]))
+            else:
+                await self.nap()
+
+    async def nap(self) -> None:
+        """As long as the lease lasts, or not."""
+        await self.node.runtime.clock.sleep(self.rng.choice((0.02, 0.1, 0.5, 1.5)))
+
+    def _ahead(self, most: int) -> Time:
+        """A time beyond the since."""
+        one = self.rng.choice(self.reader.since.elements)
+        return tuple(number + self.rng.randrange(most) for number in one)
+
+    async def look(self) -> None:
+        """One snapshot."""
+        estate, rng = self.estate, self.rng
+        as_of = join(self._ahead(4), self._ahead(1))
+        as_of = tuple(min(number, estate.params.edge) for number in as_of)
+        try:
+            async with asyncio.timeout(rng.choice((0.1, 0.5, 3.0))):
+                snapshot = await self.reader.snapshot(as_of if len(as_of) > 1 else as_of[0])
+        except TimeoutError:
+            estate.count("waited in vain")
+            return
+        except SinceError:
+            estate.count("refused")
+            return
+        with_naps = rng.random() < 0.4
+        async with snapshot:
+            for _ in range(rng.choice((1, 1, 2))):
+                if with_naps:
+                    await self.nap()
+                await self._compare(snapshot)
+
+    async def _compare(self, snapshot: Snapshot) -> None:
+        found = sorted([row async for row in snapshot.rows()])
+        expected = self.estate.contents(snapshot.as_of)
+        self.estate.count("snapshots")
+        if found != expected:
+            raise Violation("snapshot", f"{self.node.name} at {snapshot.as_of}: {found}, expected {expected}")
