@@ -1,0 +1,1 @@
+"""What joins two products: a database's change feed and persistent collections."""
