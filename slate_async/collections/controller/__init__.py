@@ -1,0 +1,1 @@
+"""The controller of a collection: takes in what is pending, compacts, publishes what holds allow, collects garbage."""

@@ -1,0 +1,75 @@
+"""`ControllerContext`: what the controller of a collection works with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.holds import HoldStore
+from slate_async.collections.store.merged import PART_BYTES
+from slate_async.collections.store.pending import PendingStore
+from slate_async.collections.store.versions import AreaVersions
+from slate_async.errors import UnavailableError
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.protocol import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What one controller of one life of a collection uses.
+
+    name: of the collection, for messages
+    store: the folder of the life
+    deadline_ms: of one request, all its attempts included
+    poll_interval_ms: between two looks at what is pending
+    exert_interval_ms: between two looks at the holds of an idle collection, and two grants of fuel to its merges
+    gc_interval_ms: between two collections of garbage
+    gc_max_deletes: objects, and as many versions, that one collection of garbage deletes
+    retained_versions: that leased holds may retain; one that pins more is revoked
+    parallel_merges: that run at once
+    merge_memory_bytes: of one merge: sources, output and what lies between
+    takeover_ms: a process that writes claims the role when work has waited for so long
+    part_bytes: of the objects that a large merged batch is made of
+    """
+
+    name: str
+    schema: UpdateSchema
+    appends: Appends
+    store: ObjectStore
+    pending: PendingStore
+    holds: HoldStore
+    versions: AreaVersions
+    runtime: Runtime
+    deadline_ms: int
+    poll_interval_ms: int = 500
+    exert_interval_ms: int = 10_000
+    gc_interval_ms: int = 60_000
+    gc_max_deletes: int = 10_000
+    retained_versions: int = 10_000
+    parallel_merges: int = 2
+    merge_memory_bytes: int = 256 << 20
+    takeover_ms: int = 10_000
+    part_bytes: int = PART_BYTES
+
+    def now_ms(self) -> float:
+        """By the monotonic clock."""
+        return self.runtime.clock.monotonic() * 1000
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        """Wait."""
+        await self.runtime.clock.sleep(duration_ms / 1000)
+
+    async def answered(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+        """What ``call`` gives, which changes nothing if repeated. Raises `UnavailableError` past the deadline."""
+        backoff = Backoff(self.runtime, self.deadline_ms, f"{what} of {self.name}")
+        while True:
+            try:
+                return await backoff.attempt(call())
+            except UnavailableError as error:
+                await backoff.wait(error)

@@ -1,0 +1,181 @@
+"""What a controller does by itself: rounds when there is work, merges when they are due, little while there is none.
+
+Each `poll_interval_ms` it looks whether something is pending: a listing, or of a chain the one name that can come next.
+A round follows if so, and as long as rounds change anything, because what one publishes the next one uses. Garbage is
+collected each `gc_interval_ms`, and the holds of an idle collection are looked at each `exert_interval_ms`, when its
+merges are granted fuel as well. So one that is at rest costs a look a poll, and no writes.
+
+While the store does not answer, it waits longer each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.controller.collect import bury
+from slate_async.collections.controller.context import ControllerContext
+from slate_async.collections.controller.merger import Mergers
+from slate_async.collections.controller.pending import PendingBatch, has_work
+from slate_async.collections.controller.report import RoundReport
+from slate_async.collections.controller.round import Rounds
+from slate_async.collections.core import spine
+from slate_async.collections.core.area import Area, MergedBatch
+from slate_async.collections.core.names import COMPARE_SHARD, PendingName
+from slate_async.errors import ClosedError, UnavailableError
+from slate_async.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+LONGEST_PAUSE_MS = 60_000
+COLLECT_AFTER = 1_000
+"""Garbage is collected sooner once so many appends were absorbed since the last time."""
+
+
+class Tasks:
+    """The tasks of one controller. ``turn``: rounds are done under it, one at a time."""
+
+    def __init__(self, context: ControllerContext, rounds: Rounds, mergers: Mergers, turn: asyncio.Lock) -> None:
+        self._context = context
+        self._rounds = rounds
+        self._mergers = mergers
+        self._turn = turn
+        self._again = True
+        self._collected_ms = -math.inf
+        self._looked_ms = context.now_ms()
+        self._uncollected = 0
+        self._work = asyncio.Event()
+        self._poked = asyncio.Event()
+        self._exerted: deque[Sequence[MergedBatch]] = deque()
+        self._merging: list[asyncio.Task[None]] = []
+
+    def start(self, supervisor: Supervisor) -> None:
+        """Begin."""
+        self._merging = [
+            supervisor.spawn(f"merger {number}", self._forever(self._merge_one))
+            for number in range(self._context.parallel_merges)
+        ]
+        supervisor.spawn("rounds", self._until_deleted())
+
+    def poke(self) -> None:
+        """Look for work now."""
+        self._poked.set()
+
+    async def _until_deleted(self) -> None:
+        try:
+            await self._forever(self._step)
+        except ClosedError:
+            head = await self._context.answered("a read of the head", self._context.versions.load)
+            if not head.deleted:
+                raise
+            for task in self._merging:
+                task.cancel()
+            await self._forever(lambda: self._bury(head))
+
+    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
+        """``step`` again and again. What is not for want of an answer ends it."""
+        failures = 0
+        while True:
+            try:
+                await step()
+                failures = 0
+            except UnavailableError as error:
+                failures += 1
+                pause = min(self._context.poll_interval_ms * 2.0 ** min(failures, 10), LONGEST_PAUSE_MS)
+                logger.warning("%s: its controller tries again: %s", self._context.name, error)
+                await self._context.sleep_ms(self._context.runtime.rng.uniform(pause / 2, pause))
+
+    # ---- rounds
+
+    async def _step(self) -> None:
+        """One poll: a round if there is anything to do, or fuel for an idle collection."""
+        context, now = self._context, self._context.now_ms()
+        collecting = now - self._collected_ms >= context.gc_interval_ms or self._uncollected >= COLLECT_AFTER
+        found = None if self._again or collecting else await self._found()
+        if self._again or collecting or found is not None:
+            await self._round(collecting, found)
+        elif now - self._looked_ms >= context.exert_interval_ms:
+            await self._look_and_exert()
+        await self._pause()
+
+    async def _round(self, collecting: bool, found: list[PendingBatch] | None) -> None:
+        async with self._turn:
+            report = await self._rounds.round(collecting=collecting, batches=found)
+        now = self._context.now_ms()
+        self._looked_ms = now
+        self._again = report.changed
+        self._uncollected = 0 if collecting else self._uncollected + report.appends
+        if collecting and is_all_collected(report):
+            self._collected_ms = now
+        self._work.set()
+
+    async def _found(self) -> list[PendingBatch] | None:
+        """What is pending, if it can be absorbed now."""
+        context, head = self._context, self._head()
+        if head.upper.is_done or not spine.has_room(head):
+            return None
+        if context.appends is Appends.COMPARE:
+            name = PendingName(COMPARE_SHARD, head.upper, None)
+            is_there = await context.answered("a look at what is pending", lambda: context.pending.describe(name))
+            return None if is_there is None else await self._rounds.pending(head.upper)
+        batches = await self._rounds.pending(head.upper)
+        return batches if has_work(batches, head.upper, context.appends) else None
+
+    async def _look_and_exert(self) -> None:
+        self._looked_ms = self._context.now_ms()
+        async with self._turn:
+            self._again = await self._rounds.look()
+        target = self._rounds.target
+        if not self._again and target is not None and not self._head().is_ended:
+            inputs = () if self._exerted else self._mergers.exert(self._head(), target)
+            if inputs:
+                self._exerted.append(inputs)
+                self._work.set()
+
+    async def _bury(self, tombstone: Area) -> None:
+        await bury(self._context, tombstone)
+        await self._context.sleep_ms(self._context.gc_interval_ms)
+
+    async def _pause(self) -> None:
+        """Until the next poll, or until somebody pokes."""
+        sleep = asyncio.ensure_future(self._context.sleep_ms(self._context.poll_interval_ms))
+        poke = asyncio.ensure_future(self._poked.wait())
+        try:
+            await asyncio.wait([sleep, poke], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            poke.cancel()
+        self._poked.clear()
+
+    # ---- merges
+
+    async def _merge_one(self) -> None:
+        """The merge that is due first, or wait for one."""
+        target, inputs = self._rounds.target, self._next()
+        if target is None or not inputs:
+            self._work.clear()
+            await self._work.wait()
+            return
+        if await self._mergers.merge(inputs, target) is not None:
+            self._again = True
+            self._work.set()
+            self.poke()
+
+    def _next(self) -> Sequence[MergedBatch]:
+        head = self._context.versions.head
+        if head is None or head.is_ended:
+            return ()
+        return self._mergers.due(head) or (self._exerted.popleft() if self._exerted else ())
+
+    def _head(self) -> Area:
+        head = self._context.versions.head
+        assert head is not None
+        return head
+
+
+def is_all_collected(report: RoundReport) -> bool:
+    """Whether the next collection of garbage can wait."""
+    return report.collected is None or report.collected.complete
