@@ -6,7 +6,7 @@ takes, and deleted.
 
 Times are advanced to the since of the merged area, which nobody reads before (C1).
 
-Rules C1, C4, C21 and C22 of collections.
+Rules C1, C4, C21 to C23 of collections.
 """
 
 from __future__ import annotations

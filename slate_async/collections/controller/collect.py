@@ -53,7 +53,9 @@ async def collect(
     limit = context.gc_max_deletes
     pending, merged = dead_pending[:limit], dead_merged[: max(limit - len(dead_pending), 0)]
     complete = len(pending) + len(merged) == len(dead_pending) + len(dead_merged)
-    done = Collected(len(pending), len(merged), 0, len(files) - len(dead_pending), complete)
+    merged_by_now = replace(picture, cut_off=picture.head.upper).dead_pending(files)
+    kept = sum(1 for _ in merged_by_now) - len(dead_pending)
+    done = Collected(len(pending), len(merged), 0, kept, complete)
     if not dry_run:
         await _delete(context, pending, context.pending.delete)
         await _delete(context, merged, context.store.delete)

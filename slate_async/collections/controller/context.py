@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.merged import PART_BYTES
 from slate_async.collections.store.pending import PendingStore
@@ -73,3 +74,27 @@ class ControllerContext:
                 return await backoff.attempt(call())
             except UnavailableError as error:
                 await backoff.wait(error)
+
+
+def controlling(life: LifeStores) -> ControllerContext:
+    """What the controller of ``life`` works with."""
+    settings = life.settings
+    return ControllerContext(
+        name=life.name,
+        schema=life.schema,
+        appends=life.appends,
+        store=life.store,
+        pending=life.pending,
+        holds=life.holds,
+        versions=life.versions,
+        runtime=life.runtime,
+        deadline_ms=settings.retry_deadline_ms,
+        poll_interval_ms=settings.poll_interval_ms,
+        exert_interval_ms=settings.exert_interval_ms,
+        gc_interval_ms=settings.gc_interval_ms,
+        gc_max_deletes=settings.gc_max_deletes_per_round,
+        retained_versions=settings.retained_versions,
+        parallel_merges=settings.parallel_merges,
+        merge_memory_bytes=settings.merge_memory_bytes,
+        takeover_ms=settings.controller_takeover_ms,
+    )

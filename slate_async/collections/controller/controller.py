@@ -15,10 +15,8 @@ Rules C20 and C28 of collections.
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from slate_async.collections.controller.collect import bury
 from slate_async.collections.controller.context import ControllerContext
@@ -34,11 +32,10 @@ from slate_async.errors import (
     CorruptionError,
     FencedError,
     InternalError,
-    InvalidError,
     Outcome,
     UnavailableError,
 )
-from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -65,7 +62,7 @@ async def open_controller(
     return Controller(context, claimed.epoch, chosen, background, release)
 
 
-class Controller:
+class Controller(LoopHandle):
     """Made by `open_controller`; see the module docstring. ``async with`` closes it."""
 
     def __init__(
@@ -76,14 +73,12 @@ class Controller:
         background: bool,
         release: Callable[[], Awaitable[None]] | None,
     ) -> None:
+        super().__init__(f"the controller of {context.name}")
         self.epoch = epoch
         self._context = context
         self._release = release
-        self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._cause: BaseException | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._guard = LoopGuard(self._refuse)
         self._supervisor = Supervisor(f"{context.name}/controller {epoch}", self._fail)
         self._turn = asyncio.Lock()
         flights = Flights()
@@ -128,32 +123,14 @@ class Controller:
         raise UnavailableError(f"{self._context.name} did not come to rest; it is written, or read, all the time")
 
     async def wait_ended(self) -> BaseException | None:
-        """Wait until it is closed, by whomever; what it closed itself with, if it did. May be cancelled."""
+        """Wait until it is closed; what it closed itself with, if it did. May be cancelled."""
         await asyncio.wait([self._ended])
         return self._cause
 
     async def close(self) -> None:
-        """Stop. Idempotent. What was begun is given up; the next controller goes on."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("close this controller on the event loop that opened it")
-        if self._closing is None:
-            self._guard.shut()
-            self._closing = self._loop.create_task(self._close(), name=f"{self._context.name}/close")
-        await asyncio.wait([self._closing])
-        if not self._closing.cancelled():
-            self._closing.result()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_closing", self) is None:
-            warnings.warn(f"a controller of {self._context.name} was never closed", ResourceWarning, 2, self)
+        """Stop. Idempotent, and may be cancelled: it goes on. What was begun is given up; the next controller goes on
+        from the head."""
+        await self._end()
 
     async def _round(self, dry_run: bool) -> RoundReport:
         async with self._turn:
@@ -188,33 +165,27 @@ class Controller:
             work.close()
             raise
         try:
-            return await self._supervisor.run(name, work)
+            return await self._guard.while_open(self._supervisor.run(name, work))
         except (FencedError, CorruptionError, InternalError) as error:
             self._fail(error)
             raise
 
     def _fail(self, cause: BaseException) -> None:
-        """A task ended with ``cause``: so does all."""
-        if self._cause is None:
+        """It ended with ``cause``: nothing goes on."""
+        if self._cause is None and self._ending is None:
             self._cause = cause
-        if self._closing is None:
             self._guard.shut()
-            self._closing = self._loop.create_task(self._close(), name=f"{self._context.name}/close")
+            self._ending = self._loop.create_task(self._finish(), name=f"{self._name}/end")
 
-    async def _close(self) -> None:
-        await self._supervisor.close()
-        if self._release is not None:
-            await self._release()
-        if not self._ended.done():
+    async def _finish(self) -> None:
+        try:
+            await self._supervisor.close()
+            if self._release is not None:
+                await self._release()
+        finally:
             self._ended.set_result(None)
 
     def _refuse(self, outcome: Outcome | None) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is not self._loop:
-            raise InvalidError("this controller was opened on another event loop; open one for each", outcome=outcome)
-        if self._cause is not None:
+        if self._cause is not None and self._guard.thread is None:
             raise self._cause
-        raise ClosedError(f"this controller of {self._context.name} was closed", outcome=outcome)
+        super()._refuse(outcome)

@@ -4,7 +4,7 @@ Ordering rule: a head is read, THEN `Sweep.look` is called; what that allows goe
 
 A hold of which a listing shows a known etag need not be read again. A listing that shows just what the last look left
 is a picture by itself. Otherwise there are two at least, whatever the first one shows: a store that lists page by page,
-or folder by folder, may miss a clone, and find its source gone.
+or folder by folder, may miss a clone, and no longer find its source.
 
 Revoked holds are removed, but not critical ones: their names are used again, and a removal that is late would hit the
 next one. Who expires a critical hold removes it.
@@ -70,13 +70,13 @@ class Sweep:
         self._leases = self._leases.noted(stored, now)
         ended = set(self._leases.expired(stored, now)) | self._hoarders(head, stored)
         revoked = [name for name in sorted(ended) if await self._is_revoked(name, stored[name])]
-        gone = [
+        removed = [
             name
             for name in sweep.to_remove(head, stored)
             if name not in revoked and (head.deleted or not stored[name].hold.is_critical)
         ]
-        if gone:
-            await self._context.answered("a removal of revoked holds", lambda: self._context.holds.remove(gone))
+        if removed:
+            await self._context.answered("a removal of revoked holds", lambda: self._context.holds.remove(removed))
         standing = {name: found for name, found in stored.items() if not found.hold.revoked and name not in revoked}
         is_new = {name: found.etag for name, found in stored.items()} != {name: f.etag for name, f in before.items()}
         return Looked(standing, tuple(revoked), is_new or bool(revoked))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.core.area import Area
-from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import Hold
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.merged import MergedSource
@@ -37,18 +37,14 @@ class KeptLake(Lake):
     ) -> ControllerContext:
         """What one more controller works with."""
         opened = self.store if store is None else store
-        runtime = Runtime(knobs.pop("clock", self.clock), self.rng(), SystemIds(), InlineOffload(), InlineOffload())
+        runtime = Runtime(
+            knobs.pop("clock", self.clock), random.Random(7), SystemIds(), InlineOffload(), InlineOffload()
+        )
         given = {"deadline_ms": 600_000, **knobs}
         holds, versions = HoldStore(opened, U64), self.versions(opened)
         return ControllerContext(
             "orders", BYTES, appends, opened, self.pending(opened), holds, versions, runtime, **given
         )
-
-    def rng(self) -> Any:
-        """For one more process."""
-        import random
-
-        return random.Random(7)
 
     async def controller(self, appends: Appends = Appends.DEFINITE, **options: Any) -> Controller:
         """One more process that keeps the collection, by what the test calls."""
@@ -101,8 +97,3 @@ def at(rows: Rows, as_of: int) -> Rows:
         if time <= as_of:
             sums[data] += diff
     return sorted((data, as_of, diff) for data, diff in sums.items() if diff)
-
-
-def since_of(number: int) -> Frontier:
-    """A since of u64 times."""
-    return frontier(number)
