@@ -8,7 +8,7 @@ Rule C28 of collections.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from metastores.names import MERGED_AREAS
 from metastores.protocol import MetaStoreFactory
@@ -23,6 +23,7 @@ from slate_async.collections.writer.writer import shard_of
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings.collections import CollectionSettings
@@ -35,6 +36,7 @@ class LifeStores:
     url: of the collection, for messages and as its name in a metastore outside of the store
     store: the folder of the life
     supervisor: runs what outlives a cancelled caller: commits, deletions
+    pokes: by its writers, for its readers
     """
 
     name: str
@@ -47,6 +49,7 @@ class LifeStores:
     runtime: Runtime
     settings: CollectionSettings
     supervisor: Supervisor
+    pokes: Pokes = field(default_factory=Pokes)
 
     @classmethod
     def of(
@@ -106,6 +109,8 @@ class LifeStores:
             poll_interval_ms=settings.poll_interval_ms,
             shard_patience_ms=settings.shard_patience_ms,
             shard_lag=settings.shard_lag,
+            pending_memory_bytes=settings.pending_memory_bytes,
+            pokes=self.pokes,
         )
 
     def writing(self, writer: str) -> WriterContext:
@@ -118,6 +123,7 @@ class LifeStores:
             versions=self.versions,
             runtime=self.runtime,
             deadline_ms=self.settings.retry_deadline_ms,
+            pokes=self.pokes,
         )
 
     async def close(self) -> None:

@@ -46,6 +46,19 @@ def to_restart_from(coverage: Frontier) -> Frontier:
     return coverage.step_back()
 
 
+def after(as_of: Time) -> Frontier:
+    """What every time that is not at or before ``as_of`` is beyond: where a listener from there begins."""
+    rest = range(len(as_of))
+    return Frontier(tuple(as_of[at] + 1 if at == place else 0 for at in rest) for place in rest)
+
+
+def until_first(lower: Frontier, upper: Frontier, first: int) -> Frontier:
+    """The end of what is beyond ``lower``, not beyond ``upper``, and has a first coordinate before ``first``."""
+    if lower.is_done:
+        return upper
+    return lower.join(upper.meet(Frontier([(first, *(0,) * (len(lower.elements[0]) - 1))])))
+
+
 def is_skipped(bounds: Bounds, coverage: Frontier) -> bool:
     """C3: whether a batch holds nothing for a listener that has come to ``coverage``."""
     return bounds.upper <= coverage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from slate_async.collections.codec.life import Appends
@@ -15,6 +15,7 @@ from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class ReaderContext:
     poll_interval_ms: between two looks at the head, or for more updates
     shard_patience_ms: all shards are listed after the followed one has shown nothing new for so long
     shard_lag: the followed shard may lag another one by so many batches
+    pending_memory_bytes: about so much of what is pending is in memory at once, for each snapshot and listener
+    pokes: those of writers in this process
     """
 
     name: str
@@ -46,6 +49,8 @@ class ReaderContext:
     poll_interval_ms: int = 500
     shard_patience_ms: int = 2_000
     shard_lag: int = 16
+    pending_memory_bytes: int = 256 << 20
+    pokes: Pokes = field(default_factory=Pokes)
 
     def now_ms(self) -> float:
         """By the monotonic clock."""
@@ -54,6 +59,10 @@ class ReaderContext:
     async def pause(self) -> None:
         """Wait until the next look."""
         await self.runtime.clock.sleep(self.poll_interval_ms / 1000)
+
+    async def pause_for_updates(self, noted: int) -> None:
+        """Wait until the next look for updates: not after a poke since ``noted`` was the count of them."""
+        await self.pokes.wait(noted, self.runtime.clock, self.poll_interval_ms / 1000)
 
     def backoff(self, what: str) -> Backoff:
         """Attempts of ``what``, within the deadline."""

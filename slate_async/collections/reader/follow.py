@@ -13,6 +13,8 @@ from functools import partial
 from typing import Protocol
 
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.codec.parts import MAX_PART_BYTES
+from slate_async.collections.codec.pending import Pending
 from slate_async.collections.core.chain import Link, Walk
 from slate_async.collections.core.coverage import Extension, Taken, extend
 from slate_async.collections.core.frontier import Frontier
@@ -20,16 +22,27 @@ from slate_async.collections.core.names import COMPARE_SHARD, HashedFrontier, Pe
 from slate_async.collections.core.shards import Following, choose
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.pending import SMALL_BYTES
+
+KEPT_CONTENTS = 32
+"""So many small batches of a chain are kept as they are found, so that they are not read once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """A pending batch that was found. ``token``: of its append, where that was read."""
+    """A pending batch that was found.
+
+    token: of its append, where that was read
+    nbytes: of its object, or of all its parts where that was read
+    content: all of it, where it is small and was read on the way
+    """
 
     lower: Frontier
     upper: Frontier
     name: PendingName
     token: str | None = None
+    nbytes: int = 0
+    content: Pending | None = None
 
 
 class Follower(Protocol):
@@ -56,10 +69,14 @@ class ChainFollower:
         walk, taken = Walk(coverage, coverage), list[Taken[PendingBatch]]()
         while not walk.at.is_done:
             name = PendingName(COMPARE_SHARD, walk.at, None)
-            found = await self._context.answered(f"a look at {name}", partial(self._context.pending.describe, name))
-            if found is None:
+            looked = await self._context.answered(f"a look at {name}", partial(self._context.pending.look, name))
+            if looked is None:
                 break
-            batch = PendingBatch(found.lower, found.upper, name, found.token)
+            found, content = looked
+            if len(taken) >= KEPT_CONTENTS:
+                content = None
+            nbytes = SMALL_BYTES if content is not None else sum(part.nbytes for part in found.parts) or MAX_PART_BYTES
+            batch = PendingBatch(found.lower, found.upper, name, found.token, nbytes, content)
             taken.append(Taken(batch, walk.at, found.upper))
             walk = walk.past(Link(found.lower, found.upper, found.token), str(name))
         return Extension(walk.at, tuple(taken))
@@ -120,5 +137,6 @@ class ShardFollower:
                     continue
                 lower, upper = description.lower, description.upper
             if lower <= upper and not upper <= coverage:
-                found.setdefault(name.writer, []).append(PendingBatch(lower, upper, name))
+                batch = PendingBatch(lower, upper, name, nbytes=listed.nbytes)
+                found.setdefault(name.writer, []).append(batch)
         return found

@@ -4,14 +4,16 @@ States: open -> closed (by `expire`, or because its hold was lost: then every ca
 open it renews itself. All methods belong to the event loop that opened it.
 
 Ordering rules: a new hold is written, THEN the head is read, and only then it is believed (C11). A version is used as
-soon as it is read, under the older hold; the hold moves to none that is beyond one in use (C13).
+soon as it is read, under the older hold; the hold moves to none that is beyond one in use (C13). While listeners are
+open, since stays a step behind what they have given (C2).
 
-Rules C3, C10 to C15 of collections.
+Rules C2, C3, C10 to C15 of collections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from weakref import WeakSet
 
 from slate_async.collections.core import holding, reading
 from slate_async.collections.core.area import Area
@@ -20,13 +22,14 @@ from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.errors import SinceError
 from slate_async.collections.core.filtering import ConditionLike, conditions_of
 from slate_async.collections.core.frontier import Frontier, FrontierLike
-from slate_async.collections.core.times import TimeLike
+from slate_async.collections.core.times import Time, TimeLike
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch, follower
+from slate_async.collections.reader.listen import Listener, ListenSource
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
-from slate_async.errors import ClosedError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
@@ -71,6 +74,7 @@ class ReadHandle(LoopHandle):
         self._supervisor = supervisor
         self._failures = failures  # of the renewal
         self._pins = Pins()
+        self._listeners: WeakSet[Listener] = WeakSet()
         supervisor.spawn("renewal", self._renew())
 
     @property
@@ -93,8 +97,9 @@ class ReadHandle(LoopHandle):
         area, coverage = self._area, self._area.upper
         taken: list[Taken[PendingBatch]] = []
         while True:
+            noted = self._context.pokes.count
             if not self.since.less_equal(time):
-                raise SinceError(f"as_of {as_of} is not beyond since {self.since} of this reader", since=self.since)
+                raise self._given_up(time)
             if area is not self._area:  # what was found is pending no more, or stands in the version as well
                 area, coverage, taken = self._area, self._area.upper, []
             if area.deleted:
@@ -114,16 +119,51 @@ class ReadHandle(LoopHandle):
                 source = SnapshotSource(self._context, self._hold, tuple(taken), time, conditions, self._check)
                 return Snapshot(source, pin, coverage)
             pin.release()
-            await self._context.pause()
+            await self._context.pause_for_updates(noted)
             self._check()
             await self._refresh()
+
+    def listen(self, *, as_of: TimeLike | None = None, start: FrontierLike | None = None) -> Listener:
+        """All updates that a snapshot at ``as_of`` does not hold; or, after a restart, all at times beyond ``start``,
+        which is the upper of the last delta that was stored. Give one of both.
+
+        So ``async for delta in reader.listen(as_of=119)`` goes on where ``reader.snapshot(119)`` ends. Any number of
+        listeners may be open at once.
+
+        Raises `SinceError` if the handle has given up ``as_of``, or the time just before ``start``; `InvalidError`,
+        `LeaseLostError`, `ClosedError`."""
+        self._check()
+        kind = self._context.schema.kind
+        if (as_of is None) == (start is None):
+            raise InvalidError("listen takes as_of, where a snapshot ended, or start, where a listener did")
+        if as_of is not None:
+            return self._listener(kind.time(as_of), whole=False)
+        covered = Frontier.of(start, kind) if start is not None else Frontier.minimum(kind)
+        if not reading.is_cut_at(self.since, covered):
+            text = f"a listener cannot go on from {covered} where since is {self.since}: that has to be a step behind"
+            raise SinceError(text, since=self.since)
+        return self._opened(Listener(self._listening(), covered, None))
+
+    def subscribe(self, as_of: TimeLike) -> Listener:
+        """The contents at ``as_of`` as one delta, once they are definite, and then what `listen` gives from there.
+
+        That first delta is in memory as a whole: of a large collection read `snapshot` and `listen`. Raises as these.
+        """
+        self._check()
+        return self._listener(self._context.schema.kind.time(as_of), whole=True)
 
     async def downgrade_since(self, since: FrontierLike) -> None:
         """Give up times that are not beyond ``since``, so that they may be compacted. A since never goes back.
 
+        While listeners are open, one step behind what they have given is kept, so that they can be started again from
+        there: ``await reader.downgrade_since(delta.upper)`` is right after each delta that was stored.
+
         Raises `LeaseLostError`, `UnavailableError` past the deadline: they are given up all the same."""
         self._check()
         wanted = Frontier.of(since, self._context.schema.kind)
+        for listener in self._listeners:
+            if listener.is_open and not wanted <= (limit := listener.restartable_since()):
+                wanted = wanted.meet(limit)
         if not wanted <= self.since:
             await self._hold.write(since=wanted)
 
@@ -154,6 +194,24 @@ class ReadHandle(LoopHandle):
         head = await self._context.poll()
         if head.version > self._area.version:
             self._area = head
+        for listener in self._listeners:
+            listener.move(self._area)
+
+    def _listener(self, as_of: Time, *, whole: bool) -> Listener:
+        if not self.since.less_equal(as_of):
+            raise self._given_up(as_of)
+        return self._opened(Listener(self._listening(), reading.after(as_of), as_of, whole=whole))
+
+    def _listening(self) -> ListenSource:
+        return ListenSource(self._context, self._hold, self._pins, lambda: self._area, self.snapshot, self._check)
+
+    def _opened(self, listener: Listener) -> Listener:
+        self._listeners.add(listener)
+        return listener
+
+    def _given_up(self, as_of: Time) -> SinceError:
+        text = f"as_of {Frontier([as_of])} is not beyond since {self.since} of this reader"
+        return SinceError(text, since=self.since)
 
     def _check(self) -> None:
         self._guard.check()

@@ -65,7 +65,7 @@ class Snapshot:
         self, source: SnapshotSource, pin: Pin, upper: Frontier, span: KeySplit[Key] = sources.EVERYTHING
     ) -> None:
         self._source = source
-        self._pin = pin
+        self.pin = pin
         self._span = span
         self._closed = False
         self.as_of = source.as_of
@@ -115,12 +115,12 @@ class Snapshot:
         except ObjectNotFoundError as error:
             raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
         parts = splitting.split(spans, n)
-        return [Snapshot(self._source, self._pin.again(), self.upper, part) for part in parts]
+        return [Snapshot(self._source, self.pin.again(), self.upper, part) for part in parts]
 
     def close(self) -> None:
         """Let go what is read. Idempotent; splits go on."""
         self._closed = True
-        self._pin.release()
+        self.pin.release()
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,7 +135,7 @@ class Snapshot:
 
     def _batches(self) -> list[MergedBatch]:
         """Those that hold times at or before ``as_of``."""
-        return [batch for batch in self._pin.area.batches if batch.rows and batch.bounds.lower.less_equal(self.as_of)]
+        return [batch for batch in self.pin.area.batches if batch.rows and batch.bounds.lower.less_equal(self.as_of)]
 
     async def _opened(self) -> Sequence[MergedSource]:
         context = self._source.context

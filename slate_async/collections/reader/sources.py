@@ -49,11 +49,11 @@ class Selection:
 
     def of_sorted(self, table: pa.Table) -> pa.RecordBatch:
         """Those of ``table``, which is sorted."""
-        return self._chosen(self._within(_one_batch(table, self.schema)))
+        return self._chosen(self._within(one_batch(table, self.schema)))
 
     def of_unsorted(self, table: pa.Table, covered: Frontier | None) -> pa.RecordBatch:
         """Those of ``table`` at times beyond ``covered``, at ``as_of``; not sorted, and not cut at ``span``."""
-        updates = _one_batch(table, self.schema)
+        updates = one_batch(table, self.schema)
         if covered is not None:
             updates = updates.filter(mask_array(covered.mask(self.schema.times(updates))))
         updates = self._chosen(updates)
@@ -63,7 +63,7 @@ class Selection:
         """``pieces`` as one run of sorted slices, cut at ``span``."""
         if not pieces:
             return []
-        updates = _one_batch(pa.Table.from_batches(pieces, self.schema.arrow), self.schema)
+        updates = one_batch(pa.Table.from_batches(pieces, self.schema.arrow), self.schema)
         try:
             updates = self._within(consolidate(updates, self.schema, stored="pending batches"))
         except CorruptionError:  # of a sum on the way; the whole one may fit. Equal rows have to be in one slice
@@ -173,17 +173,28 @@ def _runs(groups: Sequence[int]) -> list[range]:
     return runs
 
 
-async def _read_pending(context: ReaderContext, taken: Taken[PendingBatch], chosen: Selection) -> list[pa.RecordBatch]:
-    batch, covered = taken.batch, None if taken.is_whole else taken.start
-    name = batch.name
-    found = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
+async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncIterator[pa.Table]:
+    """The updates of a pending batch as they were written, a part at a time.
+
+    Raises `ObjectNotFoundError` if it is missing, or another one than was found."""
+    name, found = batch.name, batch.content
+    if found is None:
+        found = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
     if found is None or batch.token not in (None, found.description.token):
         raise ObjectNotFoundError(str(name))
     if found.updates is not None:
-        return [chosen.of_unsorted(found.updates, covered)]
-    return [chosen.of_unsorted(table, covered) async for table in context.pending.parts(name, found.description)]
+        yield found.updates
+        return
+    async for table in context.pending.parts(name, found.description):
+        yield table
 
 
-def _one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:
+async def _read_pending(context: ReaderContext, taken: Taken[PendingBatch], chosen: Selection) -> list[pa.RecordBatch]:
+    covered = None if taken.is_whole else taken.start
+    return [chosen.of_unsorted(table, covered) async for table in pending_tables(context, taken.batch)]
+
+
+def one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:
+    """``table``, all of it."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else schema.empty()

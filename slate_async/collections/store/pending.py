@@ -29,9 +29,11 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.conditional import put_if
 from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InternalError, InvalidError, UnavailableError
-from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 
+SMALL_BYTES = 32 << 10
+"""A batch of less is read with its description."""
 OFFLOAD_BYTES = 256 << 10
 """Encoding or decoding more than this happens in a worker thread."""
 
@@ -97,6 +99,22 @@ class PendingStore:
         if found is None:
             raise CorruptionError(f"it ends after {len(start)} bytes", object_name=key)
         return _checked(found, name)
+
+    async def look(self, name: PendingName) -> tuple[Description, Pending | None] | None:
+        """What `describe` gives, and the whole batch if it is small, by one request; ``None`` if there is none."""
+        key = str(name)
+        try:
+            found = await self._store.get(key, Span(0, SMALL_BYTES))
+        except ObjectNotFoundError:
+            return None
+        if len(found.data) < SMALL_BYTES:
+            batch = await self._decoded(found.data, key)
+            return _checked(batch.description, name), batch
+        description = peek_description(found.data, self._schema, self._collection, object_name=key)
+        if description is None:  # it names many parts
+            described = await self.describe(name)
+            return None if described is None else (described, None)
+        return _checked(description, name), None
 
     async def read(self, name: PendingName) -> Pending | None:
         """The batch called ``name``; ``None`` if there is none. Its updates may be in `parts`."""

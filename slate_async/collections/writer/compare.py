@@ -88,6 +88,10 @@ class CompareAppends:
         await self._find_end(outcome)
         raise self._mismatch(batch, outcome)
 
+    def acknowledged(self) -> None:
+        """What was put is in."""
+        self._context.pokes.poke()
+
     async def _judged(self, mine: Link, resolved: Resolved) -> Outcome | None:
         """``None``: ``mine`` is in (C8)."""
         taken = resolved.there is not None and judge_put(mine, _link(resolved.there)) is Put.TAKEN
@@ -150,6 +154,7 @@ class CompareAppend:
 
     def acknowledge(self) -> None:
         """`send` has moved the end already: nothing else was in flight."""
+        self.appends.acknowledged()
 
 
 def _name(context: WriterContext, lower: Frontier) -> PendingName:

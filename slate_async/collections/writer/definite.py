@@ -54,6 +54,11 @@ class DefiniteAppends:
         self._reach(bounds)
         return self.accepted
 
+    def acknowledged(self, upper: Frontier) -> None:
+        """All is in until ``upper``."""
+        self.coverage = self.coverage.join(upper)
+        self._context.pokes.poke()
+
     def go_back(self) -> None:
         """After an append failed: go on from what was acknowledged."""
         self.accepted = self.coverage
@@ -111,4 +116,4 @@ class DefiniteAppend:
     def acknowledge(self) -> None:
         """Coverage goes on to its upper."""
         if self.batch is not None:
-            self.appends.coverage = self.appends.coverage.join(self.batch.bounds.upper)
+            self.appends.acknowledged(self.batch.bounds.upper)

@@ -9,7 +9,7 @@ Invariant: an error's outcome is ``"not_applied"`` only if none of the attempts 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import Outcome, UnavailableError
 from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class WriterContext:
     name: of the collection, for messages
     shard: what the appends go to: the writer's name, or the one shard of ``compare`` appends
     deadline_ms: of one append, all its attempts included
+    pokes: poked after each acknowledgement, so that readers in this process look at once
     """
 
     name: str
@@ -45,6 +47,7 @@ class WriterContext:
     versions: AreaVersions
     runtime: Runtime
     deadline_ms: int
+    pokes: Pokes = field(default_factory=Pokes)
 
     def backoff(self, what: str) -> Backoff:
         """Attempts of ``what``, within the deadline."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -9,13 +10,16 @@ import pytest
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.reading import (
+    after,
     is_skipped,
     is_worth_moving,
     may_adopt,
     may_read,
     may_restart,
     to_restart_from,
+    until_first,
 )
+from slate_async.collections.core.times import Time, less_equal
 from tests.support.merged_areas import ZERO, area_of, at, merged
 
 AREA = area_of([merged("a", 0, 8, since=at(5))])
@@ -73,3 +77,25 @@ def test_a_hold_is_written_when_it_is_far_behind_or_half_its_lease_is_over(
     head: int, unwritten_ms: float, worth: bool
 ) -> None:
     assert is_worth_moving(9, head, unwritten_ms, 1000) is worth
+
+
+@pytest.mark.parametrize(
+    ("as_of", "begins"),
+    [((4,), Frontier([(5,)])), ((4, 0), Frontier([(5, 0), (0, 1)])), ((0, 0), Frontier([(1, 0), (0, 1)]))],
+)
+def test_a_listener_begins_with_what_is_not_at_or_before_its_time(as_of: Time, begins: Frontier) -> None:
+    assert after(as_of) == begins
+    for time in itertools.product(range(7), repeat=len(as_of)):
+        assert begins.less_equal(time) is not less_equal(time, as_of)
+
+
+@pytest.mark.parametrize("lower", [Frontier([(0, 0)]), Frontier([(0, 4), (2, 1)]), Frontier([(3, 0)])])
+@pytest.mark.parametrize("upper", [Frontier([(5, 0), (4, 3)]), DONE, Frontier([(9, 9)])])
+@pytest.mark.parametrize("first", [0, 2, 3, 5, 12])
+def test_a_gap_is_cut_at_a_first_coordinate(lower: Frontier, upper: Frontier, first: int) -> None:
+    upper = lower.join(upper)
+    end = until_first(lower, upper, first)
+    assert lower <= end <= upper
+    for time in itertools.product(range(14), repeat=2):
+        if lower.less_equal(time) and not upper.less_equal(time):
+            assert end.less_equal(time) is (time[0] >= first)

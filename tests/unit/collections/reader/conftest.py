@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable
@@ -34,6 +35,13 @@ from tests.support.collection_bytes import BYTES, U64, frontier
 from tests.unit.collections.lake import FastClock, Lake
 
 Rows = list[tuple[bytes, int, int]]
+
+
+class SleepyClock(FastClock):
+    """Of a process that never wakes up by itself."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
 
 
 @dataclass
@@ -224,4 +232,4 @@ async def lake(store: StoreInHand) -> AsyncIterator[ReadLake]:
     await supervisor.close()
 
 
-__all__ = ["Keeper", "ReadLake", "at", "frontier", "random_rows", "read", "revoke"]
+__all__ = ["Keeper", "ReadLake", "SleepyClock", "at", "frontier", "random_rows", "read", "revoke"]

@@ -18,8 +18,7 @@ from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from tests.engine import settle, until
 from tests.support.collection_bytes import BYTES, frontier
 from tests.unit.collections.faults import FAULTS, next_put
-from tests.unit.collections.lake import FastClock
-from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read, revoke
+from tests.unit.collections.reader.conftest import Keeper, ReadLake, SleepyClock, at, random_rows, read, revoke
 
 ROWS = random_rows(random.Random(3), 40)
 
@@ -154,7 +153,7 @@ async def test_a_snapshot_that_is_open_is_kept_while_the_collection_goes_on(lake
         await settle(100)
     assert await snapshot.to_arrow() == await (await reader.snapshot(13)).to_arrow()
     assert [row async for row in snapshot.rows()] == at(ROWS, 13)
-    pinned = snapshot._pin.area.version
+    pinned = snapshot.pin.area.version
     snapshot.close()
     with pytest.raises(InvalidError, match="the snapshot was closed"):
         await snapshot.to_arrow()
@@ -169,7 +168,7 @@ async def test_a_missing_object_is_explained_by_the_hold(lake: ReadLake) -> None
     await keeper.round()
     reader = await lake.reader()
     snapshot = await reader.snapshot(13)
-    name = snapshot._pin.area.batches[0].name
+    name = snapshot.pin.area.batches[0].name
     await lake.store.delete([name])
     with pytest.raises(CorruptionError, match=r"and the hold of [0-9a-f]+ stands"):
         await snapshot.to_arrow()
@@ -268,13 +267,6 @@ async def test_an_idle_reader_keeps_its_lease(lake: ReadLake) -> None:
     assert await lake.holds().list() != {}
     await lake.put(between(0, 5), 0, 5)
     assert await read(reader, 3) == at(ROWS, 3)
-
-
-class SleepyClock(FastClock):
-    """Of a process that never wakes up by itself."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.Event().wait()
 
 
 async def test_a_reader_that_sleeps_past_its_lease_fails_and_is_never_wrong(lake: ReadLake) -> None:

@@ -213,3 +213,14 @@ async def test_a_large_batch_may_be_cancelled_at_every_await(
         assert call.cancelled() or found == frontier(upper + 1)
         assert len(contents) == found.elements[0][0] * 300
         upper = found.elements[0][0]
+
+
+@pytest.mark.parametrize("appends", list(Appends))
+async def test_an_acknowledged_append_pokes_readers(lake: Lake, appends: Appends) -> None:
+    writer = await lake.writer(appends)
+    pokes = writer._context.pokes
+    await writer.append([(b"a", 1, 1)], upper=5)
+    assert pokes.count == 1
+    async with writer.batch(upper=9) as batch:
+        await batch.add([(b"b", 6, 1)])
+    assert pokes.count == 2
