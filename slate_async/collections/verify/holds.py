@@ -1,0 +1,89 @@
+"""The holds of readers: each one's bytes, and whether what it holds was given up by a controller.
+
+A hold of which a head had published a later floor or bound before it was read is one that is being registered, or a
+ghost: its owner does not believe it (C11). But an owner that wrote it again afterwards, for the same version and since,
+does: then a controller went too far (C16, C17).
+
+Rules C11, C16 and C17 of collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.holding import Hold, StoredHold
+from slate_async.collections.core.names import hold_name
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.verify.report import CollectionFinding, finding_of
+from slate_async.errors import CorruptionError
+from slate_async.runtime.concurrent import map_bounded
+
+READS_AT_ONCE = 16
+
+
+@dataclass(slots=True)
+class CheckedHolds:
+    """Holds as they were read at one time."""
+
+    stored: dict[str, StoredHold] = field(default_factory=dict)
+    findings: list[CollectionFinding] = field(default_factory=list)
+
+
+async def read_holds(context: ReaderContext) -> CheckedHolds:
+    """All holds that are there, each of which is read."""
+    checked = CheckedHolds()
+
+    async def one(reader: str) -> None:
+        try:
+            stored = await context.answered(f"a read of the hold of {reader}", lambda: context.holds.read(reader))
+        except CorruptionError as error:
+            checked.findings.append(finding_of(error))
+        else:
+            if stored is not None:
+                checked.stored[reader] = stored
+
+    listed = sorted(await context.answered("a listing of holds", context.holds.list))
+    if listed:
+        await map_bounded(one, listed, READS_AT_ONCE)
+    return checked
+
+
+def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[CollectionFinding]:
+    """Notes of what is held to no effect. ``head``: read before the holds."""
+    notes = []
+    for reader, found in sorted(stored.items()):
+        hold = found.hold
+        if hold.revoked:
+            notes.append(_about(reader, "it was revoked; a controller removes it"))
+        elif why := given_up(head, hold):
+            what = f"{why}: it is being registered, or a ghost that ends with its lease"
+            notes.append(_about(reader, what if hold.lease_ms is not None else f"{why}: expire it if nobody owns it"))
+    return notes
+
+
+def broken(head: Area, before: Mapping[str, StoredHold], after: Mapping[str, StoredHold]) -> list[CollectionFinding]:
+    """Holds that were given up although their owners go on with them. ``head`` was read first, then ``before``."""
+    findings = []
+    for reader, found in sorted(before.items()):
+        now = after.get(reader)
+        if now is None or found.hold.is_critical or now.hold.revoked or now.hold.beat <= found.hold.beat:
+            continue
+        why = given_up(head, found.hold)
+        if why and (now.hold.version, now.hold.since) == (found.hold.version, found.hold.since):
+            findings.append(_about(reader, f"{why}, and its owner goes on with it"))
+    return findings
+
+
+def given_up(head: Area, hold: Hold) -> str:
+    """What of ``hold`` the ``head`` gave up before; empty if nothing."""
+    if hold.version is not None and hold.version < head.floor:
+        return f"it holds version {hold.version}, and version {head.version} gave up all below {head.floor}"
+    if not head.bound <= hold.since:
+        return f"it holds since {hold.since}, and version {head.version} may be compacted to {head.bound}"
+    return ""
+
+
+def _about(reader: str, what: str) -> CollectionFinding:
+    return CollectionFinding(hold_name(reader), None, what)

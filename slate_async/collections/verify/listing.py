@@ -1,0 +1,48 @@
+"""Every object in the folder of one life of a collection, by what its name says it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from metastores.names import MERGED_AREAS
+from slate_async.collections.core import names
+from slate_async.collections.core.names import MergedName
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.pending import Listed
+
+
+@dataclass(slots=True)
+class Listing:
+    """What is there. ``merged``: parts, too, each with the name of its batch; ``foreign``: key and size of what has no
+    name that a collection gives."""
+
+    merged: list[tuple[str, MergedName, int]] = field(default_factory=list)
+    pending: list[Listed] = field(default_factory=list)
+    foreign: list[tuple[str, int]] = field(default_factory=list)
+
+
+async def list_all(context: ReaderContext) -> Listing:
+    """List the folder. Raises `UnavailableError`."""
+    return await context.answered("a listing of all objects", lambda: _list(context))
+
+
+async def _list(context: ReaderContext) -> Listing:
+    listing, kind = Listing(), context.schema.kind
+    async for info in context.store.list():
+        if merged := names.parse_merged(info.key, kind):
+            listing.merged.append((info.key, replace(merged, part=None), info.size))
+        elif pending := names.parse_pending(info.key, kind):
+            listing.pending.append(Listed(info.key, pending, info.size))
+        elif names.parse_hold(info.key) is None and not _is_version(info.key):
+            listing.foreign.append((info.key, info.size))
+    return listing
+
+
+def _is_version(key: str) -> bool:
+    layout = MERGED_AREAS
+    return (
+        key in (layout.current, layout.elsewhere)
+        or layout.version_of(key) is not None
+        or layout.boundary_of(key) is not None
+        or layout.body_ref(key) is not None
+    )

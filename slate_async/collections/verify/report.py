@@ -1,0 +1,80 @@
+"""What a verification of a collection found: plain values, safe to print or export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from slate_async.errors import CorruptionError
+
+CollectionStage = Literal["versions", "merged", "pending"]
+"""What a verification is reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionFinding:
+    """Something that is not as it should be, or is worth knowing.
+
+    object_name: the key of an object in the folder of the collection's life, or ``"version N"``, ``"register"``
+    offset: the byte at which it was noticed; ``None`` if it is about no byte
+    size: the object's, in bytes, where garbage is counted
+    """
+
+    object_name: str
+    offset: int | None
+    what: str
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionVerifyProgress:
+    """A verification on its way: what it is at, and how much of that is done."""
+
+    stage: CollectionStage
+    objects: int
+    objects_total: int
+    nbytes: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionVerifyReport:
+    """One verification.
+
+    version, epoch, lower, upper, since: of the head it began with; 0 and empty if that is damaged
+    versions, merged, pending, holds: versions, merged batches, pending batches and holds that were read
+    rows, nbytes: of the objects of those batches
+    findings: what is wrong; empty for a sound collection
+    notes: what a controller will see to, files that are no collection's, and the like
+    """
+
+    name: str
+    version: int
+    epoch: int
+    lower: str
+    upper: str
+    since: str
+    versions: int
+    merged: int
+    pending: int
+    holds: int
+    rows: int
+    nbytes: int
+    findings: tuple[CollectionFinding, ...]
+    notes: tuple[CollectionFinding, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    @classmethod
+    def unreadable(cls, name: str, finding: CollectionFinding) -> CollectionVerifyReport:
+        """Of a collection of which nothing can be read but ``finding``."""
+        return cls(name, 0, 0, "", "", "", 0, 0, 0, 0, 0, 0, (finding,), ())
+
+
+def finding_of(error: CorruptionError) -> CollectionFinding:
+    """What ``error`` says."""
+    prefix = f"{error.object_name} at byte {error.offset}: "
+    return CollectionFinding(error.object_name, error.offset, str(error).removeprefix(prefix))
