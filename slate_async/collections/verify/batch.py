@@ -10,15 +10,15 @@ from functools import partial
 
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array, numbers_of
+from slate_async.codec.arrays import mask_array
 from slate_async.collections.codec.description import Description
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
-from slate_async.collections.core.updates import DIFF
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.verify.report import CollectionFinding, finding_of
-from slate_async.collections.verify.updates import UpdatesCheck, one_batch, sum_of
+from slate_async.collections.verify.updates import UpdatesCheck, one_batch
+from slate_async.collections.writer.batches import sum_of_diffs
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
@@ -114,7 +114,7 @@ class BatchCheck:
         absorbed = self._start.mask(times) & ~self._until.mask(times)
         if absorbed.any():
             rows = updates if absorbed.all() else updates.filter(mask_array(absorbed))
-            self._checked.taken_sum += sum_of(numbers_of(rows.column(DIFF)))
+            self._checked.taken_sum += sum_of_diffs(rows)
 
     def _compare(self, description: Description) -> None:
         checked, updates = self._checked, self._updates

@@ -76,5 +76,5 @@ class CollectionVerifyReport:
 
 def finding_of(error: CorruptionError) -> CollectionFinding:
     """What ``error`` says."""
-    prefix = f"{error.object_name} at byte {error.offset}: "
-    return CollectionFinding(error.object_name, error.offset, str(error).removeprefix(prefix))
+    said = str(error).removeprefix(f"{error.object_name} at byte {error.offset}: ")
+    return CollectionFinding(error.object_name, error.offset, said.removeprefix(f"{error.object_name}: "))

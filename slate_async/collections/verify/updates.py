@@ -17,12 +17,11 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.ordering import Key
 from slate_async.collections.core.times import Times
-from slate_async.collections.core.updates import DIFF, Diffs, UpdateSchema, row_text
+from slate_async.collections.core.updates import DIFF, UpdateSchema, row_text
+from slate_async.collections.writer.batches import sum_of_diffs
 
 MOST_TIMES = 1 << 20
 """More different times are not counted: they would have to be in memory."""
-
-_LOW = np.int64(2**32 - 1)
 
 
 class UpdatesCheck:
@@ -65,7 +64,7 @@ class UpdatesCheck:
             self._note("values are not of their types", str(error), 1)
             return
         self.rows += updates.num_rows
-        self.diff_sum += sum_of(numbers_of(updates.column(DIFF)))
+        self.diff_sum += sum_of_diffs(updates)
         self._check_times(updates)
         if self._compacted:
             self._check_order(updates)
@@ -146,11 +145,6 @@ def may_be_within(times: Times, bounds: Bounds) -> Mask:
             reached &= early <= column
         possible |= reached & ~bounds.upper.mask(earliest)
     return advanced & possible
-
-
-def sum_of(diffs: Diffs) -> int:
-    """The sum of ``diffs``, which may leave 64 bits."""
-    return (int((diffs >> 32).sum()) << 32) + int((diffs & _LOW).sum())
 
 
 def one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:

@@ -64,6 +64,7 @@ class _Verification:
     async def run(self, keeping: Keeping | None, damage: CollectionFinding | None) -> CollectionVerifyReport:
         """``keeping``: ``None`` if the head is damaged, which is ``damage``; so nothing says what should be there."""
         context, head = self._context, None if keeping is None else keeping.head
+        self._begin("versions", {})
         holds = await read_holds(context)
         lowest = 0 if keeping is None else keeping.lowest
         versions = await check_versions(context, lowest, head)

@@ -39,8 +39,9 @@ async def check_versions(context: ReaderContext, lowest: int, head: Area | None)
     try:
         stored = await context.answered("a listing of versions", context.versions.stored)
     except CorruptionError as error:
-        checked.findings.append(finding_of(error))
-        checked.areas += [head] if head is not None else []
+        found = finding_of(error)
+        checked.findings.append(replace(found, what=f"{found.what}; versions besides the head cannot be checked"))
+        checked.areas += [head] if head is not None and head.version else []
         return checked
     old = [ref for ref in stored if ref.version < lowest]
     checked.notes += [
@@ -58,8 +59,7 @@ async def check_versions(context: ReaderContext, lowest: int, head: Area | None)
             if version not in there
         ]
         checked.areas += [head] if head.version else []
-    found = await context.runtime.offload.run(lambda: list(judged(checked.areas, context.schema.kind)))
-    checked.findings += found
+    checked.findings += await context.runtime.offload.run(lambda: list(judged(checked.areas, context.schema.kind)))
     return checked
 
 
@@ -67,7 +67,7 @@ async def _read(context: ReaderContext, ref: VersionRef, checked: CheckedVersion
     try:
         area = await context.answered(f"a read of version {ref.version}", lambda: context.versions.read(ref))
     except CorruptionError as error:
-        checked.findings.append(replace(finding_of(error), object_name=_name(ref.version)))
+        checked.findings.append(finding_of(error))
         return
     if area is None:
         checked.missing.append(CollectionFinding(_name(ref.version), None, "is missing, though readers may need it"))
