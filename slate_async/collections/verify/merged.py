@@ -35,7 +35,7 @@ class CheckedMerged:
 
 
 class MergedCheck:
-    """Of ``batch``. ``on_object``: told the key of each object that was read, or could not be."""
+    """Of ``batch``. ``on_object``: called with the key of each object that was read, or could not be."""
 
     def __init__(self, context: ReaderContext, batch: MergedBatch, on_object: Callable[[str], None]) -> None:
         self._context = context

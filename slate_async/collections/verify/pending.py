@@ -62,30 +62,30 @@ class PendingCheck:
 
     async def check(self, listed: Sequence[Listed]) -> CheckedPending:
         """Read all that is live. Raises `UnavailableError`."""
-        own = [one for one in listed if not self._is_foreign(one)]
-        live = [one for one in own if not self._is_garbage(one)]
-        found = await self._described([one for one in live if one.name.part is None])
+        own = [each for each in listed if not self._is_foreign(each)]
+        live = [each for each in own if not self._is_garbage(each)]
+        found = await self._described([each for each in live if each.name.part is None])
         taken = await self._reached(found)
-        starts = {one.batch.key: one for one in taken}
-        batches = await map_bounded(lambda one: self._read(one, starts.get(one.key)), found, BATCHES_AT_ONCE)
+        starts = {extent.batch.key: extent for extent in taken}
+        batches = await map_bounded(lambda batch: self._read(batch, starts.get(batch.key)), found, BATCHES_AT_ONCE)
         self._unnamed_parts(live, batches)
         self._unlike_each_other(batches)
         self._absorbed(taken, batches)
         return self._checked
 
-    def _is_foreign(self, one: Listed) -> bool:
-        name = one.name
+    def _is_foreign(self, listed: Listed) -> bool:
+        name = listed.name
         if (name.upper is None) != self._compare:
-            self._note(one, "it is of another kind of appends than the collection's; nobody looks at it")
+            self._note(listed, "it is of another kind of appends than the collection's; nobody looks at it")
             return True
         if isinstance(name.lower, Frontier) and isinstance(name.upper, Frontier) and not name.lower <= name.upper:
-            self._note(one, "its name has a lower bound beyond the upper one; nobody looks at it")
+            self._note(listed, "its name has a lower bound beyond the upper listed; nobody looks at it")
             return True
         return False
 
-    def _is_garbage(self, one: Listed) -> bool:
+    def _is_garbage(self, listed: Listed) -> bool:
         """Whether it may be deleted, by its name (C5, C7, C25)."""
-        lower, upper = one.name.lower, one.name.upper
+        lower, upper = listed.name.lower, listed.name.upper
         if self._lowest is None:
             return False
         cut_off = self._lowest.upper
@@ -94,26 +94,26 @@ class PendingCheck:
         else:
             dead = isinstance(upper, Frontier) and upper <= cut_off
         if dead:
-            self._note(one, "the merged area holds its times for all readers; a controller deletes it")
+            self._note(listed, "the merged area holds its times for all readers; a controller deletes it")
         return dead
 
     async def _described(self, live: Sequence[Listed]) -> list[PendingFound]:
         """Whole batches with their bounds, by their names or by what they say."""
 
-        async def bounded(one: Listed) -> PendingFound | None:
-            lower, upper = one.name.lower, one.name.upper
+        async def bounded(listed: Listed) -> PendingFound | None:
+            lower, upper = listed.name.lower, listed.name.upper
             if isinstance(lower, Frontier) and isinstance(upper, Frontier):
-                return PendingFound(one.key, one.name, lower, upper)
-            return await self._describe(one.name)
+                return PendingFound(listed.key, listed.name, lower, upper)
+            return await self._describe(listed.name)
 
         found = await map_bounded(bounded, live, DESCRIBED_AT_ONCE) if live else []
-        return [one for one in found if one is not None and not self._is_covered(one)]
+        return [batch for batch in found if batch is not None and not self._is_covered(batch)]
 
-    def _is_covered(self, one: PendingFound) -> bool:
+    def _is_covered(self, batch: PendingFound) -> bool:
         """`_is_garbage` of a batch whose name has a hash in the place of a bound."""
         if self._lowest is None:
             return False
-        return is_dead(one.lower, self._lowest.upper) if self._compare else one.upper <= self._lowest.upper
+        return is_dead(batch.lower, self._lowest.upper) if self._compare else batch.upper <= self._lowest.upper
 
     async def _describe(self, name: PendingName, *, listed: bool = True) -> PendingFound | None:
         key = str(name)
@@ -141,10 +141,10 @@ class PendingCheck:
         else:
             extension = extend(lowest.upper, found)
             taken, coverage = list(extension.taken), extension.coverage
-            for one in found:
-                if not one.lower <= coverage:
+            for batch in found:
+                if not batch.lower <= coverage:
                     what = f"it begins beyond {coverage}, where all that is pending ends: an append before it is not in"
-                    self._checked.notes.append(CollectionFinding(one.key, None, what))
+                    self._checked.notes.append(CollectionFinding(batch.key, None, what))
         if not self._blind and not head.upper <= coverage:
             what = (
                 f"it goes from {lowest.upper} to {coverage} only, and version {head.version} took in all up to"
@@ -155,7 +155,7 @@ class PendingCheck:
 
     async def _chain(self, found: list[PendingFound], at: Frontier) -> list[Taken[PendingFound]]:
         """The chain from ``at`` on, and as a finding whatever lies beside it (C7)."""
-        by_lower = {one.lower: one for one in found}
+        by_lower = {batch.lower: batch for batch in found}
         taken: list[Taken[PendingFound]] = []
         steps = 0
         while not at.is_done:
@@ -172,8 +172,8 @@ class PendingCheck:
             taken.append(Taken(link, at, link.upper))
             at = link.upper
         if not self._blind:
-            for one in by_lower.values():
-                self._find(one, f"it is on no chain: the one from the merged area goes to {at} without {one.lower}")
+            for batch in by_lower.values():
+                self._find(batch, f"it is on no chain: the one from the merged area goes to {at} without {batch.lower}")
         return taken
 
     async def _read(self, found: PendingFound, taken: Taken[PendingFound] | None) -> CheckedBatch:
@@ -191,29 +191,31 @@ class PendingCheck:
 
     def _unnamed_parts(self, live: Sequence[Listed], batches: Sequence[CheckedBatch]) -> None:
         named = {key for checked in batches for key in checked.parts}
-        for one in live:
-            if one.name.part is not None and one.key not in named:
-                self._note(one, "no batch names this part: of an append that goes on, or that was given up")
+        for part in live:
+            if part.name.part is not None and part.key not in named:
+                self._note(part, "no batch names this part: of an append that goes on, or that was given up")
 
     def _unlike_each_other(self, batches: Sequence[CheckedBatch]) -> None:
         """All writers of a definite collection write the same."""
         known: dict[tuple[Frontier, Frontier], CheckedBatch] = {}
-        for one in batches:
-            if one.whole:
-                first = known.setdefault((one.found.lower, one.found.upper), one)
-                if first.diff_sum != one.diff_sum:
-                    what = f"its differences add up to {one.diff_sum}, those of {first.found.key} to {first.diff_sum}"
-                    self._find(one.found, f"{what}: two writers wrote different updates at the same times")
+        for checked in batches:
+            if checked.whole:
+                first = known.setdefault((checked.found.lower, checked.found.upper), checked)
+                if first.diff_sum != checked.diff_sum:
+                    what = (
+                        f"its differences add up to {checked.diff_sum}, those of {first.found.key} to {first.diff_sum}"
+                    )
+                    self._find(checked.found, f"{what}: two writers wrote different updates at the same times")
 
     def _absorbed(self, taken: Sequence[Taken[PendingFound]], batches: Sequence[CheckedBatch]) -> None:
         """What the merged area took in since the lowest version that is kept, with what was pending then."""
         head, lowest = self._head, self._lowest
         if head is None or lowest is None or not self._is_lowest or head.is_ended:
             return
-        by_key = {one.found.key: one for one in batches}
-        reached = [by_key[one.batch.key] for one in taken]
-        if not self._blind and all(one.whole for one in reached) and not self._checked.missing:
-            pending = sum(one.taken_sum for one in reached)
+        by_key = {checked.found.key: checked for checked in batches}
+        reached = [by_key[extent.batch.key] for extent in taken]
+        if not self._blind and all(checked.whole for checked in reached) and not self._checked.missing:
+            pending = sum(checked.taken_sum for checked in reached)
             merged = sum(batch.diff_sum for batch in head.batches) - sum(batch.diff_sum for batch in lowest.batches)
             if pending != merged:
                 what = (
@@ -221,7 +223,7 @@ class PendingCheck:
                     f" there to {pending}"
                 )
                 self._checked.findings.append(CollectionFinding(f"version {head.version}", None, what))
-        ends = [one for one in taken if one.end == head.upper]
+        ends = [extent for extent in taken if extent.end == head.upper]
         if self._compare and ends and by_key[ends[0].batch.key].token not in ("", head.last):
             what = f"the chain comes to {head.upper} by another append than it says, {head.last}"
             self._checked.findings.append(CollectionFinding(f"version {head.version}", None, what))
@@ -229,5 +231,5 @@ class PendingCheck:
     def _find(self, found: PendingFound, what: str) -> None:
         self._checked.findings.append(CollectionFinding(found.key, None, what))
 
-    def _note(self, one: Listed, what: str) -> None:
-        self._checked.notes.append(CollectionFinding(one.key, None, what, one.nbytes))
+    def _note(self, listed: Listed, what: str) -> None:
+        self._checked.notes.append(CollectionFinding(listed.key, None, what, listed.nbytes))

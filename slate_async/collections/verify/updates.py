@@ -1,6 +1,6 @@
 """What the updates of a batch are, added up a table at a time: their order, times and sums. Performs nothing.
 
-Of one kind of fault the first row is told, and how many there are.
+Of one kind of fault the first row is shown, and how many there are.
 """
 
 from __future__ import annotations

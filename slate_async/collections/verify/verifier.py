@@ -75,7 +75,7 @@ class _Verification:
         findings = [*versions.findings, *holds.findings]
         if damage is not None and not versions.findings:
             findings.append(damage)
-        findings += [finding for one in merged for finding in one.findings] + pending.findings
+        findings += [finding for checked in merged for finding in checked.findings] + pending.findings
         if keeping is not None and head is not None:
             own = keeping.reader
             before = {reader: hold for reader, hold in holds.stored.items() if reader != own}
@@ -85,7 +85,7 @@ class _Verification:
             notes += _unnamed(listing, versions, late)
             await keeping.check()
             findings += versions.missing
-            findings += [finding for one in merged for finding in one.missing] + pending.missing
+            findings += [finding for checked in merged for finding in checked.missing] + pending.missing
         return CollectionVerifyReport(
             name=context.name,
             version=0 if head is None else head.version,
@@ -97,7 +97,7 @@ class _Verification:
             merged=len(merged),
             pending=pending.batches,
             holds=len(holds.stored) - (keeping is not None and keeping.reader in holds.stored),
-            rows=sum(one.rows for one in merged) + pending.rows,
+            rows=sum(checked.rows for checked in merged) + pending.rows,
             nbytes=self._nbytes,
             findings=tuple(dict.fromkeys(findings)),
             notes=tuple(dict.fromkeys(notes)),
