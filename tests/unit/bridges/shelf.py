@@ -38,7 +38,7 @@ class Shelf:
     name: str = "orders"
 
     async def info(self) -> Any:
-        return SimpleNamespace(name=self.name, data=self.data, appends=self.appends.value, time=self.kind.value)
+        return SimpleNamespace(name=self.name, data=self.data, appends=self.appends.value, time=self.kind.value, life=1)
 
     def writer(self, name: str = "main") -> AbstractAsyncContextManager[Writer]:
         return self._writer(name)
