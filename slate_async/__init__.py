@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
     from slate_async.engine.compaction.progress import CompactionEvent, EventKind, EventSink
     from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport, GcStage
-    from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError, IngestState, StreamBatch
+    from slate_async.engine.ingest.manage import IngestApp, IngestInfo, IngestPendingError, IngestState, StreamBatch
     from slate_async.engine.ingest.orphans import IngestObject
     from slate_async.engine.ingest.rows import Duplicates
     from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -126,7 +126,7 @@ else:
             "slate_async.engine.compaction.executor": "Executor MergeCounts RangeResult RangeTask",
             "slate_async.engine.compaction.progress": "CompactionEvent EventKind EventSink",
             "slate_async.engine.gc.report": "BlockingCompaction GarbageObject GcProgress GcReport GcStage",
-            "slate_async.engine.ingest.manage": "IngestInfo IngestPendingError IngestState StreamBatch",
+            "slate_async.engine.ingest.manage": "IngestApp IngestInfo IngestPendingError IngestState StreamBatch",
             "slate_async.engine.ingest.orphans": "IngestObject",
             "slate_async.engine.ingest.rows": "Duplicates",
             "slate_async.engine.ingest.spec": "IngestedSst IngestSpec",
@@ -198,6 +198,7 @@ __all__ = [
     "GcReport",
     "GcStage",
     "HandleState",
+    "IngestApp",
     "IngestInfo",
     "IngestJob",
     "IngestMode",

@@ -1,4 +1,4 @@
-"""``ingest``, ``list-ingests``, ``list-orphans`` and ``abort-ingest``: bulk ingests beside a writer."""
+"""``ingest``, ``list-ingests``, ``list-orphans``, ``abort-ingest``, ``list-streams``, ``forget-stream``: bulk ingests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slate_async.cli.session import Session
 from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
 from slate_async.engine.ingest.rows import COLUMNS
 from slate_async.engine.ingest.watch import IngestMode
-from slate_async.errors import InvalidError, SlateError
+from slate_async.errors import InvalidError, NotFoundError, SlateError
 
 commands = typer.Typer()
 BATCH_ROWS = 65_536
@@ -101,6 +101,21 @@ def abort_ingest(context: typer.Context, job: Annotated[str, typer.Argument(meta
     finish(context, abort(context.obj, job))
 
 
+@commands.command("list-streams", help="Show the streams whose batches were ingested, with the newest that is in.")
+def list_streams(context: typer.Context) -> None:
+    """See ``help``."""
+    finish(context, streams(context.obj))
+
+
+@commands.command(
+    "forget-stream",
+    help="Forget a stream that has ended, by its app id: a batch of it is taken again. Refused while one waits.",
+)
+def forget_stream(context: typer.Context, app: Annotated[str, typer.Argument(metavar="APP")]) -> None:
+    """See ``help``."""
+    finish(context, forget(context.obj, app))
+
+
 async def ingest(session: Session, wanted: IngestRequest) -> int:
     """Write the file's rows, commit, and say what became of them."""
     batches = _batches(wanted.file, sort=wanted.sort)
@@ -168,6 +183,29 @@ async def abort(session: Session, job_id: str) -> int:
             outcome="not_applied",
         )
     _show(session.output, info)
+    return OK
+
+
+async def streams(session: Session) -> int:
+    """Show all, one a line."""
+    async with session.administering() as admin:
+        found = await admin.ingests.apps()
+    if session.output.as_json:
+        for app in found:
+            session.output.json(asdict(app))
+        return OK
+    rows = [(app.app_id, str(app.batch_id), app.query_id or "-") for app in found]
+    session.output.table("streams", ("app", "batch", "query"), rows)
+    return OK
+
+
+async def forget(session: Session, app_id: str) -> int:
+    """Forget one that is known."""
+    async with session.administering() as admin:
+        known = await admin.ingests.apps()
+        if all(app.app_id != app_id for app in known):
+            raise NotFoundError(f"no batch of a stream {app_id!r} is in; slate list-streams shows those that are known")
+        await admin.ingests.forget_app(app_id)
     return OK
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import builtins
 
 from slate_async.engine.context import DatabaseContext
-from slate_async.engine.ingest.manage import IngestInfo, abort, all_jobs, check_job, forget_app
+from slate_async.engine.ingest.manage import (
+    IngestApp,
+    IngestInfo,
+    abort,
+    all_apps,
+    all_jobs,
+    check_job,
+    forget_app,
+)
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -37,6 +45,12 @@ class Ingests:
         self._guard.check()
         state = await self._guard.while_open(self._driver.existing())
         return [stored async for stored in ingest_objects(self._context.store, state, job_id)]
+
+    async def apps(self) -> builtins.list[IngestApp]:
+        """Streams of which a batch is in, by name. A thousand are remembered, and none is forgotten by itself: see
+        `forget_app`."""
+        self._guard.check()
+        return all_apps(await self._guard.while_open(self._driver.existing()))
 
     async def forget_app(self, app_id: str) -> None:
         """Forget a stream that has ended: its last batch, and the jobs of its batches. Then the app id is free, and a

@@ -17,7 +17,7 @@ from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.manage import IngestApp, IngestInfo
 from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike
@@ -49,6 +49,10 @@ class Ingests:
     def objects(self, job_id: str | None = None) -> builtins.list[IngestObject]:
         """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""
         return self._loop.run(self._ingests.objects, job_id)
+
+    def apps(self) -> builtins.list[IngestApp]:
+        """Streams of which a batch is in, by name."""
+        return self._loop.run(self._ingests.apps)
 
     def forget_app(self, app_id: str) -> None:
         """Forget a stream that has ended: its last batch, and the jobs of its batches."""

@@ -104,6 +104,27 @@ def all_jobs(state: ManifestState) -> list[IngestInfo]:
     return [*map(_of_job, state.ingests), *map(_of_record, reversed(state.ingest_records))]
 
 
+@dataclass(frozen=True, slots=True)
+class IngestApp:
+    """A stream whose batches were ingested.
+
+    batch_id: the newest that is in, and all before it
+    query_id: the query that counts them, if one does
+    """
+
+    app_id: str
+    batch_id: int
+    query_id: str | None
+
+
+def all_apps(state: ManifestState) -> list[IngestApp]:
+    """Those that are remembered, by name."""
+    return sorted(
+        (IngestApp(known.app_id, known.batch_id, known.query_id) for known in state.ingest_apps),
+        key=lambda app: app.app_id,
+    )
+
+
 def _of_job(job: Ingest) -> IngestInfo:
     return IngestInfo(
         job.id,

@@ -61,6 +61,21 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert {job["job_id"]: job["state"] for job in listed}["nightly"] == "applied"
 
 
+def test_streams_are_listed_and_forgotten(slate: Run, path: str) -> None:
+    async def count() -> None:
+        async with engine.open_ingest(path, job_id="one") as job:
+            await job.commit(batch=("web", 4, "query 1"))
+
+    asyncio.run(count())
+    as_json = {"path": path, "options": ("--json",)}
+    assert slate("list-streams", **as_json).objects == [{"app_id": "web", "batch_id": 4, "query_id": "query 1"}]
+    assert "query 1" in slate("list-streams", path=path).out
+    unknown = slate("forget-stream", "wep", path=path)
+    assert (unknown.code, "list-streams" in unknown.err) == (2, True)
+    assert slate("forget-stream", "web", path=path).code == 0
+    assert slate("list-streams", **as_json).objects == []
+
+
 def test_an_arrow_file_is_aborted(slate: Run, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.feather"
     pyarrow.feather.write_feather(ROWS.sort_by("key"), str(file))

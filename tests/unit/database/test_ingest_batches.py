@@ -90,3 +90,14 @@ async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStor
         assert (await job.commit(batch=("app", 8))).state == "applied"
         with pytest.raises(slate.ConflictError, match="as batch 8 of 'app'"):
             await job.commit(batch=("app", 9))
+
+
+async def test_the_streams_that_are_counted_can_be_seen(store: MemoryStore) -> None:
+    await (await open_db(store)).close()
+    for job_id, batch in (("one", ("web", 4, "query 1")), ("two", ("app", 2))):
+        async with open_job(store, job_id) as job:
+            await job.commit(batch=batch)
+    async with open_admin(store) as admin:
+        assert await admin.ingests.apps() == [slate.IngestApp("app", 2, None), slate.IngestApp("web", 4, "query 1")]
+        await admin.ingests.forget_app("web")
+        assert [app.app_id for app in await admin.ingests.apps()] == ["app"]
