@@ -1,4 +1,4 @@
-"""``ingest``, ``list-ingests``, ``list-orphans``, ``abort-ingest``, ``list-streams``, ``forget-stream``: bulk ingests."""
+"""Bulk ingests beside a writer: begun, listed, aborted, their objects; and the streams whose batches are counted."""
 
 from __future__ import annotations
 

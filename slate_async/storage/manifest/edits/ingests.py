@@ -265,8 +265,7 @@ class CommitIngest:
                 return end_ingest(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
                 raise InvalidError(
-                    f"{MAX_APPS} streams have a last batch already, the most there may be; forget one that has ended:"
-                    " see admin.ingests.apps() and forget_app(), or slate list-streams and forget-stream",
+                    f"{MAX_APPS} streams have a last batch already, the most there may be: forget one (admin.ingests.apps)",
                     outcome="not_applied",
                 )
         if job.replaces is not None:
