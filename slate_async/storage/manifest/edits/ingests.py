@@ -265,7 +265,7 @@ class CommitIngest:
                 return end_ingest(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
                 raise InvalidError(
-                    f"{MAX_APPS} streams have a last batch already, the most there may be: forget one (admin.ingests.apps)",
+                    f"{MAX_APPS} streams have a last batch already, the most: forget one (admin.ingests.apps)",
                     outcome="not_applied",
                 )
         if job.replaces is not None:
