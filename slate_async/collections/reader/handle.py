@@ -41,23 +41,28 @@ async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     """A read handle with a hold of its own, at what the collection may be read at now.
 
     note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
-    head = await context.head()
-    check_open(head)
-    made = holding.registering(context.runtime.ids.token(), head, context.lease_ms, note)
     failures: list[BaseException] = []
-    supervisor = Supervisor(f"{context.name}/reader {made.reader}", failures.append)
-    hold = KeptHold(context, made, supervisor)
+    supervisor = Supervisor(f"{context.name}/reader", failures.append)
     try:
-        await hold.write()
-        for _ in range(REGISTRATIONS):
-            head = await context.head()
-            if holding.registered(hold.handle, head):
-                return ReadHandle(context, hold, head, supervisor, failures)
-            await hold.follow(head)
+        hold, head = await registered_hold(context, supervisor, note)
     except BaseException:
         await supervisor.close()
         raise
-    await supervisor.close()
+    return ReadHandle(context, hold, head, supervisor, failures)
+
+
+async def registered_hold(context: ReaderContext, supervisor: Supervisor, note: str) -> tuple[KeptHold, Area]:
+    """A new hold that is believed, and the head that it covers (C11). Raises as `open_reader`."""
+    head = await context.head()
+    check_open(head)
+    made = holding.registering(context.runtime.ids.token(), head, context.lease_ms, note)
+    hold = KeptHold(context, made, supervisor)
+    await hold.write()
+    for _ in range(REGISTRATIONS):
+        head = await context.head()
+        if holding.registered(hold.handle, head):
+            return hold, head
+        await hold.follow(head)
     raise UnavailableError(f"{context.name} was compacted faster than a hold on it could be written")
 
 

@@ -53,11 +53,17 @@ class KeptHold:
 
     async def check_standing(self) -> None:
         """C14: raise `LeaseLostError` unless the hold, read now, stands."""
+        await self.confirmed()
+
+    async def confirmed(self) -> StoredHold:
+        """The hold as it is stored now. Raises `LeaseLostError` unless it stands."""
         async with self.lock:
             self.check()
-            if not holding.counts(self.handle, await self._read()):
+            stored = await self._read()
+            if stored is None or not holding.counts(self.handle, stored):
                 self._lost = True
                 raise self._lost_error()
+            return stored
 
     async def explain(self, what: str, object_name: str) -> SlateError:
         """C15: the error for ``what``, which a hold that stands rules out."""

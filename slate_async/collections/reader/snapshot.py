@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -32,11 +32,22 @@ from slate_async.collections.reader import sources
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
 from slate_async.collections.reader.pins import Pin
-from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.store.merged import MergedSource
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
+
+
+class Standing(Protocol):
+    """The hold under which a snapshot is read: the handle's own, or one that another process lent."""
+
+    async def check_standing(self) -> None:
+        """C14: raise `LeaseLostError` unless it stands now."""
+        ...
+
+    async def explain(self, what: str, object_name: str) -> SlateError:
+        """C15: the error for ``what``, which a hold that stands rules out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class SnapshotSource:
     """
 
     context: ReaderContext
-    hold: KeptHold
+    hold: Standing
     taken: tuple[Taken[PendingBatch], ...]
     as_of: Time
     where: tuple[Condition, ...]
@@ -66,7 +77,8 @@ class Snapshot:
     ) -> None:
         self._source = source
         self.pin = pin
-        self._span = span
+        self.span = span
+        """Of its data."""
         self._closed = False
         self.as_of = source.as_of
         self.upper = upper
@@ -106,7 +118,7 @@ class Snapshot:
         self._check()
         if n < 1:
             raise InvalidError(f"a snapshot has at least one split, not {n}")
-        if self._span != sources.EVERYTHING:
+        if self.span != sources.EVERYTHING:
             raise InvalidError("a split is not split again; ask the snapshot for more")
         spans: list[Span[Key]] = []
         try:
@@ -151,7 +163,7 @@ class Snapshot:
 
     async def _merged(self) -> AsyncIterator[pa.RecordBatch]:
         context, schema = self._source.context, self._source.context.schema
-        chosen = sources.Selection(schema, self.as_of, self._source.where, self._span)
+        chosen = sources.Selection(schema, self.as_of, self._source.where, self.span)
         taken = [batch for batch in self._source.taken if batch.start.less_equal(self.as_of)]
         pending = await sources.pending_rows(context, taken, chosen)
         if context.appends is Appends.COMPARE:
