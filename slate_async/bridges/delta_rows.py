@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.bridges.contents import EXPIRY
+from slate_async.bridges.joined import shown
 from slate_async.collections.core.updates import DIFF
 from slate_async.errors import InvalidError
 
@@ -34,15 +35,14 @@ class KeyChange:
     expire_ms: int | None
 
 
-def check_columns(data: pa.Schema, name: str) -> None:
+def check_columns(data: type[bytes] | pa.Schema, name: str) -> None:
     """Raise `InvalidError` unless ``data`` are keys and values, with an expiry or without."""
-    found = {field.name: field.type for field in data}
+    found = {field.name: field.type for field in data} if isinstance(data, pa.Schema) else {}
     needed = {column: kind for column, kind in _COLUMNS.items() if column != "expire_time" or column in found}
     if found != needed:
-        columns = ", ".join(f"{column} {kind}" for column, kind in found.items())
         raise InvalidError(
             f"a database takes a collection of key and value (binary), and expire_time ({EXPIRY}) if it has that;"
-            f" {name} has {columns}"
+            f" {name} has {shown(data)}"
         )
 
 

@@ -9,6 +9,7 @@ Invariant: a key that is there in an ``upsert`` collection is there once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.bridges.contents import EXPIRY, Contents
-from slate_async.codec.arrays import mask_array, mask_of, number_array, numbers_of
+from slate_async.codec.arrays import binary_scalar, mask_array, mask_of, number_array, numbers_of
 from slate_async.collections.core.updates import DIFF
 from slate_async.errors import InvalidError
 
@@ -52,6 +53,22 @@ def relay_schema(envelope: Envelope) -> pa.Schema:
     if envelope not in get_args(Envelope):
         raise InvalidError(f"envelope is 'log' or 'upsert', not {envelope!r}")
     return pa.schema(_DATA[envelope])
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpan:
+    """Keys of ``[start, end)``; ``None``: no bound."""
+
+    start: bytes | None
+    end: bytes | None
+
+    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of ``rows`` whose keys lie in it."""
+        if self.start is not None:
+            rows = rows.filter(pc.greater_equal(rows.column("key"), binary_scalar(self.start)))
+        if self.end is not None:
+            rows = rows.filter(pc.less(rows.column("key"), binary_scalar(self.end)))
+        return rows
 
 
 class Enveloping(Protocol):

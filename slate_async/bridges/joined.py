@@ -21,10 +21,13 @@ RelayedDatabase: TypeAlias = Db | DbReader
 class JoinedCollection(Protocol):
     """A collection, which knows nothing until it is used."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """In its lake."""
+        ...
 
     async def info(self) -> Any:
-        """What it is: its data columns, kind of times and of appends."""
+        """What it is: its name and life, its data columns, kind of times and of appends."""
         ...
 
     def writer(self, name: str = "main") -> AbstractAsyncContextManager[Writer]:
@@ -45,9 +48,15 @@ def check_fits(info: Any, data: pa.Schema) -> None:
         )
     if str(info.time) != "u64":
         raise InvalidError(f"the times of a change feed are u64, those of {info.name} are {info.time}")
-    if not info.data.equals(data):
-        found = ", ".join(f"{field.name} {field.type}" for field in info.data)
-        raise InvalidError(f"{info.name} has the columns {found}; create it with data=relay_schema(envelope)")
+    if info.data != data:
+        raise InvalidError(f"{info.name} has {shown(info.data)}; create it with data=relay_schema(envelope)")
+
+
+def shown(data: type[bytes] | pa.Schema) -> str:
+    """The data columns of a collection, for errors."""
+    if not isinstance(data, pa.Schema):
+        return "data of bytes"
+    return f"the columns {', '.join(f'{field.name} {field.type}' for field in data)}"
 
 
 def runtime_of(database: RelayedDatabase) -> Runtime:

@@ -17,8 +17,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.contents import STATE_BYTES, Contents
-from slate_async.bridges.envelopes import Envelope, Enveloping, LogEnvelope, UpsertEnvelope, relay_schema
+from slate_async.bridges.envelopes import Envelope, Enveloping, KeySpan, LogEnvelope, UpsertEnvelope, relay_schema
 from slate_async.bridges.joined import JoinedCollection, RelayedDatabase, check_fits, runtime_of
 from slate_async.bridges.relay_run import MOST_TRIES, OvertakenError, RelayProgress, RelayRun
 from slate_async.collections.core.errors import SinceError
@@ -39,6 +40,8 @@ def relay(
     collection: JoinedCollection,
     *,
     envelope: Envelope = "log",
+    start: BytesLike | None = None,
+    end: BytesLike | None = None,
     state_bytes: int = STATE_BYTES,
 ) -> Relay:
     """What writes the changes of ``database`` (a `Db` or `DbReader`) into ``collection``, whose appends are
@@ -46,13 +49,16 @@ def relay(
 
     subscription: of the change feed; each relay has its own
     envelope: ``"log"``, every put and delete; ``"upsert"``, the rows that are there
+    start, end: only keys of ``[start, end)`` go into the collection, the same for all its relays. It ends where the
+    feed is all the same: so the times of several collections of one database say the same
     state_bytes: memory for the contents of an ``upsert`` collection; beyond it the relay fails
 
     Use ``async with``, and `Relay.run` within. Raises `InvalidError`."""
     relay_schema(envelope)
     if isinstance(state_bytes, bool) or not isinstance(state_bytes, int) or state_bytes < 1:
         raise InvalidError(f"state_bytes is a positive number of bytes, not {state_bytes!r}")
-    return Relay(database, subscription, collection, envelope, state_bytes)
+    span = KeySpan(None if start is None else key_bytes(start), None if end is None else key_bytes(end))
+    return Relay(database, subscription, collection, envelope, span, state_bytes)
 
 
 class Relay:
@@ -64,6 +70,7 @@ class Relay:
         subscription: str,
         collection: JoinedCollection,
         envelope: Envelope,
+        span: KeySpan,
         state_bytes: int,
     ) -> None:
         self._database = database
@@ -71,6 +78,7 @@ class Relay:
         self._subscription = subscription
         self._collection = collection
         self._envelope = envelope
+        self._span = span
         self._state_bytes = state_bytes
         self._progress = RelayProgress(collection.name)
         self._task: asyncio.Task[object] | None = None
@@ -154,7 +162,8 @@ class Relay:
             if progress.begun:
                 await feed.acknowledge(progress.next - 1)
             logger.info("%s: relaying changes after %d", self._collection.name, feed.seq)
-            await RelayRun(writer, feed, envelope, progress, self._runtime.offload).until(goal)
+            run = RelayRun(writer, feed, envelope, self._span, progress, self._runtime.offload)
+            await run.until(goal)
 
     async def _open_feed(self, stack: AsyncExitStack) -> ChangeFeed:
         """The changes that the collection does not have."""

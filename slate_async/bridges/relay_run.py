@@ -15,7 +15,7 @@ import anyio
 import numpy as np
 import pyarrow as pa
 
-from slate_async.bridges.envelopes import TIME, Enveloping
+from slate_async.bridges.envelopes import TIME, Enveloping, KeySpan
 from slate_async.codec.arrays import mask_array, numbers_of
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
@@ -86,11 +86,18 @@ class RelayRun:
     """See the module docstring. ``feed`` begins where ``progress`` says that the collection of ``writer`` ends."""
 
     def __init__(
-        self, writer: Writer, feed: ChangeFeed, envelope: Enveloping, progress: RelayProgress, offload: Offload
+        self,
+        writer: Writer,
+        feed: ChangeFeed,
+        envelope: Enveloping,
+        span: KeySpan,
+        progress: RelayProgress,
+        offload: Offload,
     ) -> None:
         self._writer = writer
         self._feed = feed
         self._envelope = envelope
+        self._span = span
         self._progress = progress
         self._offload = offload
         self._batches: AsyncIterator[pa.RecordBatch] = feed.batches(BATCH_ROWS)
@@ -167,7 +174,7 @@ class RelayRun:
 
     async def _updates(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         def convert() -> pa.RecordBatch:
-            return self._envelope.updates(rows, self._feed.snapshot_seq)
+            return self._envelope.updates(self._span.of(rows), self._feed.snapshot_seq)
 
         updates = convert() if len(rows) <= INLINE_ROWS else await self._offload.run(convert)
         self._progress.rows += len(rows)

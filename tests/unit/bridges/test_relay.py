@@ -192,7 +192,7 @@ async def test_a_relay_whose_subscription_is_taken_over_fails(town: Town) -> Non
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"data": relay_schema("log")}, "orders has the columns op string, .*relay_schema"),
+        ({"data": relay_schema("log")}, r"orders has the columns op string, .*relay_schema"),
         ({"appends": Appends.DEFINITE}, "appends are compare.*of orders are definite"),
         ({"kind": TimeKind.U64X2}, "u64, those of orders are u64x2"),
     ],
@@ -250,3 +250,18 @@ async def test_what_something_else_wrote_is_refused(town: Town) -> None:
         await writer.append([((b"a", b"1", None), 0, 2)], upper=1)
     with pytest.raises(slate.InvalidError, match="orders holds a row of the key b'a' 2 times"):
         await town.caught_up()
+
+
+async def test_a_relay_of_some_keys_ends_where_the_feed_does(town: Town) -> None:
+    """Two collections of one database, the times of which say the same."""
+    await town.busy(random.Random(7), 20)
+    both = {"low": Shelf(relay_schema("upsert")), "high": Shelf(relay_schema("upsert"))}
+    spans: dict[str, dict[str, bytes]] = {"low": {"end": b"c"}, "high": {"start": b"c", "end": b"d"}}
+    for name, shelf in both.items():
+        async with relay(town.db, name, shelf, envelope="upsert", **spans[name]) as made:
+            await made.run(until=town.seq + 1)
+        assert await shelf.upper() == town.seq + 1
+    for seq in range(1, town.seq + 1):
+        expected = town.history[seq]
+        assert await both["low"].values(seq) == {key: value for key, value in expected.items() if key < b"c"}
+        assert await both["high"].values(seq) == {key: value for key, value in expected.items() if key == b"c"}

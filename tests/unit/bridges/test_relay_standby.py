@@ -138,18 +138,21 @@ async def test_a_snapshot_whose_last_rows_were_dropped_is_appended_at_once(forge
 
 async def test_two_relays_whose_snapshots_differ_leave_one(forgetful: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one begins where history was compacted further; it loses the race, and follows the chain."""
-    town, gate = forgetful, asyncio.Event()
+    town, begun, gate = forgetful, asyncio.Event(), asyncio.Event()
     await shortened(town)
     async with town.relay("relay-a") as first, town.relay("relay-b") as second:
         enveloping = second._enveloping
 
         async def late() -> Any:
+            begun.set()
             await gate.wait()
             return await enveloping()
 
         monkeypatch.setattr(second, "_enveloping", late)
         await town.write((b"d", b"6"))
-        runs = [asyncio.create_task(made.run()) for made in (first, second)]
+        runs = [asyncio.create_task(second.run())]
+        await begun.wait()
+        runs.insert(0, asyncio.create_task(first.run()))
         await until(lambda: first.upper.elements == ((7,),), "the first")
         await town.write((b"d", b"7"))
         gate.set()

@@ -251,7 +251,10 @@ async def test_arguments_are_checked(source: Source, db: slate.Db) -> None:
             relay_to_database(source.shelf, db, name)
     with pytest.raises(slate.InvalidError, match="writes to a Db, not to a Source"):
         relay_to_database(source.shelf, source, "copy")  # type: ignore[arg-type]
-    for options, why in (({"data": relay_schema("log")}, "orders has op"), ({"kind": TimeKind.U64X2}, "are u64x2")):
+    for options, why in (
+        ({"data": relay_schema("log")}, "orders has the columns op"),
+        ({"kind": TimeKind.U64X2}, "are u64x2"),
+    ):
         shelf = Shelf(**{"data": relay_schema("upsert"), **options})  # type: ignore[arg-type]
         with pytest.raises(slate.InvalidError, match=why):
             async with relay_to_database(shelf, db, "copy"):
