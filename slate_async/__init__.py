@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         open_ingest_task,
         open_reader,
     )
-    from slate_async.database.opening import Opening
     from slate_async.database.readable import Readable
     from slate_async.database.reader import DbReader
     from slate_async.database.resources import DatabasePath
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
     from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
     from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
+    from slate_async.runtime.opening import Opening
     from slate_async.settings import Compression, LogProtocol, Settings
     from slate_async.storage.format.sst import SstFooter
     from slate_async.storage.format.stats import SstStats
@@ -109,7 +109,6 @@ else:
             "slate_async.database.open": (
                 "open open_admin open_compactor open_gc open_ingest open_ingest_task open_reader"
             ),
-            "slate_async.database.opening": "Opening",
             "slate_async.database.readable": "Readable",
             "slate_async.database.reader": "DbReader",
             "slate_async.database.resources": "DatabasePath",
@@ -148,6 +147,7 @@ else:
             "slate_async.maintenance.inspection.sst": "BlockInspection SstInspection",
             "slate_async.maintenance.mirror.report": "MirrorProgress MirrorReport",
             "slate_async.maintenance.verify.report": "Finding VerifyProgress VerifyReport VerifyStage",
+            "slate_async.runtime.opening": "Opening",
             "slate_async.settings": "Compression LogProtocol Settings",
             "slate_async.storage.format.sst": "SstFooter",
             "slate_async.storage.format.stats": "SstStats",

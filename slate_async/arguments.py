@@ -75,7 +75,17 @@ def check_arguments(
     path: object, metastore: object, settings: object, create: object, properties: object, name: object
 ) -> None:
     """Raise `InvalidError` for an argument of `Environment.open` of the wrong kind."""
-    kinds: tuple[tuple[str, bool, object, str], ...] = (
+    check_place(path, metastore, name)
+    check_kinds(
+        ("settings", settings is None or isinstance(settings, Settings), settings, "Settings or None"),
+        ("create", isinstance(create, bool), create, "True or False"),
+        ("properties", properties is None or _is_text_map(properties), properties, "a map of str to str or None"),
+    )
+
+
+def check_place(path: object, metastore: object, name: object) -> None:
+    """Raise `InvalidError` unless they can say where something lies."""
+    check_kinds(
         ("path", isinstance(path, str | os.PathLike) or hasattr(path, "put"), path, "a URL, a path or a store"),
         (
             "metastore",
@@ -83,11 +93,13 @@ def check_arguments(
             metastore,
             "a name, a factory or None",
         ),
-        ("settings", settings is None or isinstance(settings, Settings), settings, "Settings or None"),
-        ("create", isinstance(create, bool), create, "True or False"),
-        ("properties", properties is None or _is_text_map(properties), properties, "a map of str to str or None"),
         ("name", name is None or isinstance(name, str), name, "a str or None"),
     )
+
+
+def check_kinds(*kinds: tuple[str, bool, object, str]) -> None:
+    """Raise `InvalidError` for the first argument that is not good. Each has its name, whether it is good, its value,
+    and what is expected of it."""
     for argument, good, value, expected in kinds:
         if not good:
             raise InvalidError(f"{argument} is {expected}, not {type(value).__name__}")

@@ -16,18 +16,19 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_arguments
 from slate_async.database.handle import Handle, HandleResources, close_all
 from slate_async.database.opener import Opener
-from slate_async.database.opening import require_loop
-from slate_async.database.resources import Clients, DatabasePath, root_of
+from slate_async.database.resources import Clients, DatabasePath
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import InvalidError
+from slate_async.objectstore.clients import root_of
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_handle import close_at_exit
 from slate_async.runtime.loop_lag import LoopLag, timed
+from slate_async.runtime.opening import require_loop
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.shared import Taken
+from slate_async.runtime.shared import Closable, Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
@@ -43,7 +44,7 @@ class _Entry:
     taken: what it shares with others
     """
 
-    def __init__(self, handles: dict[int, tuple[Hashable, Handle]]) -> None:
+    def __init__(self, handles: dict[int, tuple[Hashable, Closable]]) -> None:
         self._handles = handles
         self._handle: Handle | None = None
         self.taken = Taken()
@@ -103,7 +104,7 @@ class Environment(Opener):
         self._opening = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_deadline_s = close_deadline_ms / 1000
-        self._handles: dict[int, tuple[Hashable, Handle]] = {}
+        self._handles: dict[int, tuple[Hashable, Closable]] = {}
         """With the stores they are in."""
         self._closed = False
 
@@ -118,9 +119,7 @@ class Environment(Opener):
         name: str | None,
         begin: Callable[[HandleResources], Awaitable[H]],
     ) -> H:
-        self._require_own_loop()
-        if self._closed:
-            raise InvalidError("this Environment is closed; make another one")
+        self._require_open()
         settings = Settings() if settings is None else settings
         entry = _Entry(self._handles)
         taken = entry.taken
@@ -178,6 +177,21 @@ class Environment(Opener):
                 await self._polls.close()
             if self._own_runtime:
                 end_threads(self._machine)
+
+    def _admit(self, where: Hashable, handle: Closable) -> Callable[[], None]:
+        """See `slate_async.objectstore.clients.SharesClients`."""
+        self._handles[id(handle)] = where, handle
+
+        def closed() -> None:
+            self._handles.pop(id(handle), None)
+
+        return closed
+
+    def _require_open(self) -> None:
+        """Raise `InvalidError` unless it is open, in its own loop."""
+        self._require_own_loop()
+        if self._closed:
+            raise InvalidError("this Environment is closed; make another one")
 
     def _require_own_loop(self) -> None:
         """Raise `InvalidError` outside of the event loop that uses it: polls, clients and locks belong to that one."""

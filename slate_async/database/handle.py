@@ -33,6 +33,7 @@ from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.loop_handle import close_at_exit
 from slate_async.runtime.polling import StorePolls
+from slate_async.runtime.shared import Closable
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
 
@@ -252,14 +253,14 @@ class Handle:
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
 
 
-async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:
+async def close_all(handles: Sequence[tuple[Hashable, Closable]], deadline_s: float) -> None:
     """Close handles side by side, each with the store it is in; what has not finished after ``deadline_s`` is stopped.
 
     The first failure is raised when all have closed, with the others in its notes."""
     slots = FairSlots(CLOSED_AT_ONCE, CLOSED_AT_ONCE)
     failures: list[Exception] = []
 
-    async def close(store: Hashable, handle: Handle) -> None:
+    async def close(store: Hashable, handle: Closable) -> None:
         try:
             with anyio.move_on_after(end - loop.time()):
                 async with slots.slot(store):

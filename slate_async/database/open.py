@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from slate_async.database.environment import Environment
 from slate_async.database.handle import Handle
 from slate_async.database.opener import Opener
-from slate_async.database.opening import Opening
+from slate_async.runtime.opening import Opening
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,7 +21,6 @@ from slate_async.database.db import Db
 from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
-from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
 from slate_async.database.resources import DatabasePath
 from slate_async.engine.compaction.executor import Executor
@@ -35,6 +34,7 @@ from slate_async.engine.ingest.watch import IngestMode, OnWait
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.engine.write.open import open_writer
 from slate_async.engine.write.standby import stand_by
+from slate_async.runtime.opening import Opening
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
 

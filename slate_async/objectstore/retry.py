@@ -17,7 +17,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.objectstore.bodies import parts_of
@@ -34,7 +34,6 @@ from slate_async.objectstore.protocol import (
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.runtime.protocol import Clock
-from slate_async.settings import Settings
 from slate_async.types import Buffer
 
 T = TypeVar("T")
@@ -46,6 +45,18 @@ LISTED_AT_ONCE = 1_000
 MOST_ATTEMPTS = 1_000
 WARN_AFTER_FAILURES = 3
 """An operation that failed so often in a row is logged, once, while it goes on trying."""
+
+
+class RequestSettings(Protocol):
+    """What a policy is made of; see `slate_async.settings`."""
+
+    @property
+    def retry_deadline_ms(self) -> int:
+        """Time for one operation with all its retries."""
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """Longest wait for one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class RetryPolicy:
             raise InvalidError("a retry policy needs at least one attempt and times above 0")
 
     @classmethod
-    def of(cls, settings: Settings) -> RetryPolicy:
+    def of(cls, settings: RequestSettings) -> RetryPolicy:
         """The deadline decides when to give up; the number of attempts is only the bound behind it."""
         return cls(
             attempts=MOST_ATTEMPTS,

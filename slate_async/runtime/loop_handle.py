@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError
+from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.loop_guard import LoopGuard
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,11 @@ class LoopHandle:
         self._loop = asyncio.get_running_loop()
         self._guard = LoopGuard(self._refuse)
         self._ending: asyncio.Task[None] | None = None
+        self._releases: list[Callable[[], Awaitable[None]]] = []
+
+    def _on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Also call ``release`` when it has ended, after what was to be released before."""
+        self._releases.append(release)
 
     async def _finish(self) -> None:
         """What ending takes; runs once, in a task of its own."""
@@ -44,10 +50,13 @@ class LoopHandle:
             raise InvalidError(f"close {self._name} on the event loop that opened it")
         if self._ending is None:
             self._guard.shut()
-            self._ending = self._loop.create_task(self._finish(), name=f"{self._name}/end")
+            self._ending = self._loop.create_task(self._finish_and_release(), name=f"{self._name}/end")
         await asyncio.wait([self._ending])
         if not self._ending.cancelled():
             self._ending.result()
+
+    async def _finish_and_release(self) -> None:
+        await run_all([*reversed(self._releases), self._finish])
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,6 +79,15 @@ class LoopHandle:
             said = f"{self._name} was opened on another event loop; open one for each loop and process"
             raise InvalidError(said, outcome=outcome)
         raise ClosedError(f"{self._name} is closed; open it again", outcome=outcome)
+
+
+def called(function: Callable[[], object]) -> Callable[[], Awaitable[None]]:
+    """``function``, to be awaited."""
+
+    async def call() -> None:
+        function()
+
+    return call
 
 
 async def close_at_exit(name: str, close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:

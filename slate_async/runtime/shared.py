@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from slate_async.errors import ClosedError
 from slate_async.runtime.concurrent import run_all
@@ -61,3 +61,17 @@ class Taken:
         self._over = True
         give_backs, self._give_backs = self._give_backs, []
         await run_all(give_backs)
+
+
+class Closable(Protocol):
+    """What an owner closes together with others."""
+
+    @property
+    def _name(self) -> str:
+        """For messages."""
+
+    async def close(self) -> None:
+        """Finish what was begun, and close. Idempotent."""
+
+    def _stop(self) -> object:
+        """Give up what was begun: `close` is to end soon."""

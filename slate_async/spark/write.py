@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from slate_async.engine.ingest.digest import MODULUS, job_digest, rows_digest
 from slate_async.engine.ingest.manage import StreamBatch
 from slate_async.engine.ingest.rows import RowChecker
 from slate_async.engine.ingest.watch import IngestMode
+from slate_async.runtime.opening import Opening
 from slate_async.spark.arrangement import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.known_job import check_known

@@ -11,9 +11,9 @@ from slate_async.database import environment as asynchronous
 from slate_async.database import handle
 from slate_async.database.open import called_like
 from slate_async.database.opener import Opener
-from slate_async.database.opening import Opening
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.loop_thread import LoopThread
+from slate_async.runtime.opening import Opening
 from slate_async.sync.admin import Admin
 from slate_async.sync.compactor import DbCompactor
 from slate_async.sync.db import Db

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from slate_async.database import handle as asynchronous
-from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
+from slate_async.runtime.opening import Opening
 
 H = TypeVar("H", bound=asynchronous.Handle)
 THREAD = "slate-sync"

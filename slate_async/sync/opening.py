@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 from slate_async.database import handle
 from slate_async.database import open as asynchronous
 from slate_async.database.open import called_like
-from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
+from slate_async.runtime.opening import Opening
 from slate_async.sync.admin import Admin
 from slate_async.sync.compactor import DbCompactor
 from slate_async.sync.db import Db

@@ -17,7 +17,7 @@ from slate_async.collections.core import spine
 from slate_async.collections.core.area import Area, MergedBatch, find_neighbours
 from slate_async.collections.core.bounds import spanning
 from slate_async.collections.core.frontier import DONE, MAX_ELEMENTS, Frontier
-from slate_async.errors import ClosedError, ConflictError, FencedError, InternalError, InvalidError
+from slate_async.errors import ClosedError, ConflictError, FencedError, InternalError
 
 
 def check_epoch(area: Area, epoch: int) -> None:
@@ -174,7 +174,10 @@ class Tombstone:
             return None
         if self.held:
             shown = ", ".join(self.held[:5]) + (", …" if len(self.held) > 5 else "")
-            raise InvalidError(f"{len(self.held)} readers hold the collection ({shown}); expire them, or force it")
+            raise ConflictError(
+                f"readers hold the collection ({len(self.held)}): {shown}; expire them, or force it",
+                outcome="not_applied",
+            )
         ended = _ended(area)
         return replace(ended, epoch=area.epoch + 1, token=self.token, deleted=True, floor=ended.version)
 

@@ -178,9 +178,14 @@ def frontier_name(frontier: NamedFrontier) -> str:
     return text if len(text) <= LONGEST_FRONTIER else frontier_name(HashedFrontier.of(text))
 
 
+def is_name(name: str) -> bool:
+    """Whether ``name`` is one that users may give to a collection, writer or reader."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, of: str) -> str:
     """``name``, checked to be one that users may give. ``of``: of what, for the error."""
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise InvalidError(f"{name!r} is no name of a {of}: that takes 1 to 64 of a-z, 0-9 and -")
     return name
 

@@ -121,6 +121,11 @@ class AreaVersions:
         retained = [ref for ref in refs if ref.version >= lowest]
         return await translated(self._metastore.collect(retained, as_of=as_of, limit=limit, dry_run=dry_run))
 
+    async def collect_dead(self) -> int:
+        """Delete all versions but the newest, of a life that is over; returns how many (C27)."""
+        refs = await translated(self._metastore.versions())
+        return await translated(self._metastore.collect(refs[-1:], as_of=refs[-1])) if refs else 0
+
     async def close(self) -> None:
         """Close the metastore. Idempotent."""
         await self._metastore.close()

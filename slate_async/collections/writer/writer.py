@@ -9,7 +9,6 @@ be in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -46,19 +45,17 @@ async def open_writer(
     appends: Appends,
     *,
     flush_parallelism: int = FLUSH_PARALLELISM,
-    release: Callable[[], Awaitable[None]] | None = None,
 ) -> Writer:
     """A writer of ``context.shard``, which goes on where that ends.
 
     flush_parallelism: definite appends in flight at once; compare appends go one by one
-    release: called once, when the writer has closed
 
     Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
     if flush_parallelism < 1:
         raise InvalidError(f"flush_parallelism is at least 1, not {flush_parallelism}")
     kind: _Appends = CompareAppends(context) if appends is Appends.COMPARE else DefiniteAppends(context)
     await kind.restart()
-    return Writer(context, kind, 1 if appends is Appends.COMPARE else flush_parallelism, release)
+    return Writer(context, kind, 1 if appends is Appends.COMPARE else flush_parallelism)
 
 
 class Writer(LoopHandle):
@@ -69,12 +66,10 @@ class Writer(LoopHandle):
         context: WriterContext,
         appends: _Appends,
         parallelism: int,
-        release: Callable[[], Awaitable[None]] | None,
     ) -> None:
         super().__init__(f"the writer of {context.name}")
         self._context = context
         self._appends = appends
-        self._release = release
         self._supervisor = Supervisor(f"{context.name}/writer {context.shard}", lambda cause: None)
         self._pipeline = Pipeline(self._supervisor, parallelism, appends.go_back)
 
@@ -131,8 +126,6 @@ class Writer(LoopHandle):
             await self._pipeline.drain()
         finally:
             await self._supervisor.close()
-            if self._release is not None:
-                await self._release()
 
     def _accept(self, batch: Batch) -> DefiniteAppend | CompareAppend:
         self._guard.check("not_applied")

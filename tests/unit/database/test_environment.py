@@ -13,7 +13,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async.database import resources
+from slate_async.objectstore import clients
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,
@@ -359,7 +359,7 @@ async def test_a_metastore_of_a_name_is_closed_after_its_last_user(
         async def close(self) -> None:
             closed.append("closed")
 
-    monkeypatch.setattr(resources, "parse_metastore", lambda spec, runtime: Closing())
+    monkeypatch.setattr(clients, "parse_metastore", lambda spec, runtime: Closing())
     async with slate.Environment() as env:
         async with env.open(tmp_path / "one", metastore="any"):
             async with env.open(tmp_path / "two", metastore="any"):

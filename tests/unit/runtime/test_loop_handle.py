@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -47,6 +48,26 @@ async def test_it_ends_once_and_a_cancelled_call_leaves_that_going_on() -> None:
     await second
     await door.close()
     assert door.ended == 1
+
+
+async def test_what_ends_with_it_is_released_after_it_whatever_fails() -> None:
+    door, released = Door(), list[str]()
+    door.failure = UnavailableError("no answer")
+
+    def release(name: str) -> Callable[[], Awaitable[None]]:
+        async def note() -> None:
+            assert door.ended == 1
+            released.append(name)
+            raise KeyError(name)
+
+        return note
+
+    door._on_closed(release("hinge"))
+    door._on_closed(release("frame"))
+    door.may_end.set()
+    with pytest.raises(KeyError, match="frame"):
+        await door.close()
+    assert released == ["hinge", "frame"]
 
 
 async def test_what_ending_raises_is_raised_by_each_call_and_only_logged_beside_another_error(

@@ -56,7 +56,8 @@ async def test_a_cancelled_close_goes_on(lake: Lake) -> None:
     async def release() -> None:
         released.append(True)
 
-    writer = await lake.writer(Appends.DEFINITE, release=release)
+    writer = await lake.writer(Appends.DEFINITE)
+    writer._on_closed(release)
     lake.store.hold = True
     call = starts(writer.append([], upper=3))
     await until(lambda: bool(lake.store.held), "the put is on its way")

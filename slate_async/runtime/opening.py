@@ -6,28 +6,53 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from slate_async.database.handle import Handle
 from slate_async.errors import InvalidError
 from slate_async.runtime.concurrent import run_to_completion
 
-H = TypeVar("H", bound=Handle)
+
+class Openable(Protocol):
+    """What is opened, and closed at the end of an ``async with``."""
+
+    async def __aenter__(self) -> Self:
+        """It is open already."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Any:
+        """Close it."""
+
+
+class EndsMore(Openable, Protocol):
+    """What can be told what else ends with it."""
+
+    def _on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Also call ``release`` when it has closed."""
+
+
+H = TypeVar("H", bound=Openable)
+E = TypeVar("E", bound=EndsMore)
 
 
 class Opening(Generic[H]):
     """What `open` and its kin return: await it for what it opens, or enter it, and it is closed at the end. Once."""
 
-    def __init__(self, start: Callable[[], Awaitable[H]]) -> None:
+    _what = "a database"
+    _call = "open(...)"
+
+    def __init__(self, start: Callable[[], Awaitable[H]], what: str | None = None, call: str | None = None) -> None:
         self._start = start
         self._used = False
         self._handle: H | None = None
+        self._what = what or self._what
+        self._call = call or self._call
 
-    def _ending(self, close: Callable[[], Coroutine[Any, Any, None]]) -> Self:
+    def _ending(self: Opening[E], close: Callable[[], Coroutine[Any, Any, None]]) -> Opening[E]:
         """The same, which ends with ``close``: after what it opens has closed, or failed to open."""
         start = self._start
 
-        async def begin() -> H:
+        async def begin() -> E:
             require_loop()
             try:
                 handle = await start()
@@ -45,16 +70,19 @@ class Opening(Generic[H]):
 
     def _once(self) -> Awaitable[H]:
         if self._used:
-            raise InvalidError("this opening was used already; call open() again")
+            raise InvalidError(f"this opening was used already; call {self._call} again")
         self._used = True
         return self._start()
 
     def __getattr__(self, name: str) -> object:
-        raise AttributeError(f"{name!r}: the database is not open yet; use `db = await open(...)` or `async with`")
+        raise AttributeError(
+            f"{name!r}: {self._what} is not open yet; use `it = await {self._call}` or `async with {self._call} as it`"
+        )
 
     def __del__(self) -> None:
         if not self._used:
-            warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
+            said = f"{self._what} was never opened: await {self._call}, or use `async with`"
+            warnings.warn(said, RuntimeWarning, 2, self)
 
     async def __aenter__(self) -> H:
         self._handle = await self._once()

@@ -1,0 +1,194 @@
+"""`Lake`: a folder of collections, and what is created, found and deleted in it.
+
+A composition root: it wires and owns. What creating and deleting mean is one commit each, to the register of a
+collection (`slate_async.collections.store.lives`) and to its merged area (`slate_async.collections.deletion`). A call
+that is cancelled goes on, or leaves what the next call finishes.
+
+Rule C28 of collections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from functools import partial
+from typing import Literal
+
+import pyarrow as pa
+
+from slate_async.arguments import check_kinds
+from slate_async.collections.codec.life import Life, LifeState
+from slate_async.collections.collection import Collection
+from slate_async.collections.core.edits import check_open
+from slate_async.collections.core.names import check_name
+from slate_async.collections.deletion import delete_life, remove_dead, remove_deleted
+from slate_async.collections.info import CollectionInfo, appends_of, difference, info_of, schema_of
+from slate_async.collections.lake_context import LakeContext
+from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.reader.handle import ReadHandle, open_reader
+from slate_async.errors import InvalidError, NotFoundError, UnavailableError
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.loop_handle import LoopHandle, called
+from slate_async.runtime.shared import Taken
+from slate_async.settings.collections import CollectionSettings
+
+PARALLEL_READS = 16
+LIVES = 100
+"""A collection that is deleted while it is created is created again so often at most."""
+
+
+class Lake(LoopHandle):
+    """Made by `open_collections`; see the module docstring. ``async with`` closes it, and what was opened in it."""
+
+    def __init__(self, context: LakeContext) -> None:
+        super().__init__(f"the lake {context.url}")
+        self._context = context
+        self._members: dict[int, LoopHandle] = {}
+
+    def __repr__(self) -> str:
+        return f"<Lake {self._context.url}, {'open' if self._guard.open else 'closed'}, handles={len(self._members)}>"
+
+    @property
+    def settings(self) -> CollectionSettings:
+        """Of all that is opened in it."""
+        return self._context.settings
+
+    async def create(
+        self,
+        name: str,
+        *,
+        data: type[bytes] | pa.Schema = bytes,
+        time: Literal["u64", "u64x2"] = "u64",
+        appends: Literal["definite", "compare"] = "definite",
+        note: str = "",
+    ) -> ReadHandle:
+        """Create the collection ``name``, or find it there, and open a read handle on it: what is appended from now on
+        stays readable at times of the caller's choice.
+
+        name: 1 to 64 of a-z, 0-9 and -
+        data: ``bytes``, or the schema of the data columns
+        time: ``"u64"``, or ``"u64x2"`` for pairs under the product order
+        appends: ``"definite"`` (whoever writes a time writes the same updates), or ``"compare"`` (one chain, each
+        append says where it ends)
+        note: stored with the hold of the handle, for people
+
+        Raises `InvalidError`, which names the difference, for one that was created otherwise; `UnavailableError`: it
+        may have been created, and another call finds it."""
+        self._check()
+        check_name(name, "collection")
+        schema, kind = schema_of(data, time), appends_of(appends)
+        collection = self.collection(name)
+        for _ in range(LIVES):
+            life = Life(self._context.runtime.ids.uuid(), 0, LifeState.OPEN, schema, kind)
+            found = await self._context.supervisor.run(f"creation of {name}", self._created(name, life))
+            try:
+                return await collection._open(found, partial(_open_alike, difference(life, found), note))
+            except NotFoundError:  # a deletion that stopped midway
+                await self._context.supervisor.run(f"end of {name}", self._ended(name, found))
+        raise UnavailableError(f"{name} was deleted {LIVES} times while it was created", outcome="unknown")
+
+    def collection(self, name: str) -> Collection:
+        """The collection ``name``, whether it is there or not. Raises `InvalidError` for a name that none may have."""
+        return Collection(name, self._context, self)
+
+    async def list(self) -> builtins.list[CollectionInfo]:
+        """All collections that were ever created here, in the order of their names. Raises `UnavailableError`.
+
+        One request lists a folder, another reads its register. Other files and folders are left out."""
+        self._check()
+        names = [name async for name in self._context.names()]
+        found = await map_bounded(self._look, names, PARALLEL_READS)
+        return [info for info in found if info is not None]
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete the collection ``name`` and all that it holds. Of one that was deleted before, what is left goes.
+
+        force: although readers hold it; their handles raise `ClosedError` from then on
+
+        Raises `ConflictError`, which names them, while readers hold it; `NotFoundError`; `UnavailableError`: it may be
+        deleted, and another call goes on."""
+        self._check()
+        check_kinds(("force", isinstance(force, bool), force, "True or False"))
+        check_name(name, "collection")
+        await self._context.supervisor.run(f"deletion of {name}", self._deleted(name, force))
+
+    async def close(self) -> None:
+        """Close all that was opened in it, then give up its clients. Idempotent. May be cancelled: the closing goes on,
+        and another call waits for it. Raises what closing the handles raised."""
+        await self._end()
+
+    # ---- for what is opened in it
+
+    def check(self) -> None:
+        """Raise `ClosedError` unless something may be opened now."""
+        self._check()
+
+    def opened(self, handle: LoopHandle) -> None:
+        """``handle`` is open, and closed when this is. Raises `ClosedError` if it is."""
+        self._check()
+        number = id(handle)
+        self._members[number] = handle
+
+        def ended() -> None:
+            self._members.pop(number, None)
+
+        handle._on_closed(called(ended))
+
+    # ---- parts
+
+    def _check(self) -> None:
+        self._guard.check("not_applied")
+
+    def _stop(self) -> None:
+        """Close without finishing what was begun."""
+        if self._ending is not None:
+            self._ending.cancel()
+
+    async def _finish(self) -> None:
+        try:
+            await asyncio.gather(*(handle._end() for handle in list(self._members.values())))
+        finally:
+            await self._context.supervisor.close()
+
+    async def _created(self, name: str, life: Life) -> Life:
+        async with self._context.register(name) as register:
+            return await register.create(life)
+
+    async def _ended(self, name: str, life: Life) -> None:
+        """Mark ``life`` as deleted, which has a tombstone already."""
+        async with self._context.register(name) as register:
+            await register.end(life.uuid)
+
+    async def _look(self, name: str) -> CollectionInfo | None:
+        async with self._context.register(name) as register:
+            life = await register.load()
+        return None if life is None else info_of(name, life)
+
+    async def _deleted(self, name: str, force: bool) -> None:
+        taken = Taken()
+        try:
+            async with self._context.register(name) as register:
+                life = await register.load()
+                if life is None:
+                    await self._context.find(name)  # which says that it is not there
+                    return
+                stores = self._context.take(name, life, taken)
+                if life.state is LifeState.DELETED:
+                    await remove_deleted(stores)
+                else:
+                    await delete_life(stores, register, force=force)
+                for earlier in self._context.earlier(name, life):
+                    try:
+                        await remove_dead(earlier)
+                    finally:
+                        await earlier.close()
+        finally:
+            await taken.give_back()
+
+
+async def _open_alike(differs: str | None, note: str, stores: LifeStores) -> ReadHandle:
+    """A reader of what was created, or found there. ``differs``: how it is not what was to be created."""
+    if differs is not None:
+        check_open(await stores.versions.load())
+        raise InvalidError(f"{stores.name} is there already, {differs}")
+    return await open_reader(stores.reading(), note)
