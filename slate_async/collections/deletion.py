@@ -1,5 +1,5 @@
 """How a collection is deleted: a tombstone ends its life for all, then the register says so, then all but these two is
-removed. Whoever calls again goes on where it stopped.
+removed. Another call goes on where one stopped.
 
 Ordering rules:
 * the tombstone is committed first: from then on nothing is committed, and handles find out by it

@@ -68,7 +68,7 @@ class Lake(LoopHandle):
         name: 1 to 64 of a-z, 0-9 and -
         data: ``bytes``, or the schema of the data columns
         time: ``"u64"``, or ``"u64x2"`` for pairs under the product order
-        appends: ``"definite"`` (whoever writes a time writes the same updates), or ``"compare"`` (one chain, each
+        appends: ``"definite"`` (all writers write the same updates at a time), or ``"compare"`` (one chain, each
         append says where it ends)
         note: stored with the hold of the handle, for people
 

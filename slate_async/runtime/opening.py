@@ -25,7 +25,7 @@ class Openable(Protocol):
 
 
 class EndsMore(Openable, Protocol):
-    """What can be told what else ends with it."""
+    """What takes along what else ends with it."""
 
     def _on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
         """Also call ``release`` when it has closed."""
