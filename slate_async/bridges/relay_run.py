@@ -108,8 +108,8 @@ class RelayRun:
         async for rows in self._batches:
             _, rows = _split(rows, first)
             while len(rows):
-                last = int(numbers_of(rows.column("seq"))[-1])
-                if last <= feed.seq and last > feed.snapshot_seq:
+                seqs = numbers_of(rows.column("seq"))
+                if seqs[0] > feed.snapshot_seq and seqs[-1] <= feed.seq:
                     await self._append(rows, feed.seq + 1)
                     break
                 rows = await self._append_many(rows)

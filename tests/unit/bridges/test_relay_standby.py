@@ -158,7 +158,7 @@ async def test_two_relays_whose_snapshots_differ_leave_one(forgetful: Town, monk
         gate.set()
         for made in (first, second):
             await until(lambda made=made: made.upper.elements == ((8,),), "both")  # type: ignore[misc]
-        assert second.metrics()["relay.runs"] == 2
+        await until(lambda: second.metrics()["relay.runs"] == 2, "the run that follows the chain")
         runs[0].cancel()
         await town.write((b"a", None))
         await until(lambda: second.upper.elements == ((9,),), "the second")
