@@ -13,11 +13,16 @@ from slate_async.collections.store.pending import Listed
 
 @dataclass(slots=True)
 class Listing:
-    """What is there. ``merged``: parts, too, each with the name of its batch; ``foreign``: key and size of what has no
-    name that a collection gives."""
+    """What is there.
+
+    merged: parts, too, each with the name of its batch
+    holds: when each reader's was written, in milliseconds by the store's clock
+    foreign: key and size of what has no name that a collection gives
+    """
 
     merged: list[tuple[str, MergedName, int]] = field(default_factory=list)
     pending: list[Listed] = field(default_factory=list)
+    holds: dict[str, int] = field(default_factory=dict)
     foreign: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -33,7 +38,9 @@ async def _list(context: ReaderContext) -> Listing:
             listing.merged.append((info.key, replace(merged, part=None), info.size))
         elif pending := names.parse_pending(info.key, kind):
             listing.pending.append(Listed(info.key, pending, info.size))
-        elif names.parse_hold(info.key) is None and not _is_version(info.key):
+        elif reader := names.parse_hold(info.key):
+            listing.holds[reader] = info.last_modified_ms
+        elif not _is_version(info.key):
             listing.foreign.append((info.key, info.size))
     return listing
 

@@ -2,6 +2,8 @@
 
 Memory: one object of 64 MiB at most, or some row groups of a part. Everything that can be read is, whatever is damaged
 before it.
+
+Rule C15 of collections.
 """
 
 from __future__ import annotations

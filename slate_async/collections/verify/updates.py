@@ -1,6 +1,8 @@
 """What the updates of a batch are, added up a table at a time: their order, times and sums. Performs nothing.
 
 Of one kind of fault the first row is shown, and how many there are.
+
+Rule C1 of collections.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from slate_async.collections.core.names import MergedName, PendingName
 from slate_async.collections.store.merged import MergedWriter
 from tests.engine import InlineOffload
 from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier
-from tests.unit.collections.verify.conftest import ROWS, TOKEN, UsedLake, flipped, texts
+from tests.unit.collections.used import ROWS, TOKEN, UsedLake, flipped, texts
 
 # ---- batches whose bytes are sound, and which say something else than they are
 

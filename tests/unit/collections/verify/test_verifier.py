@@ -15,7 +15,7 @@ from slate_async.collections.core.names import MergedName, PendingName, hold_nam
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
 from slate_async.collections.verify.verifier import verify
 from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier
-from tests.unit.collections.verify.conftest import ROWS, TOKEN, UsedLake, flipped, texts
+from tests.unit.collections.used import ROWS, TOKEN, UsedLake, flipped, texts
 
 # ---- sound
 

@@ -21,7 +21,7 @@ from slate_async.collections.verify.verifier import verify
 from slate_async.errors import ClosedError
 from tests.engine import ManualClock
 from tests.support.collection_bytes import BYTES, COLLECTION, U64, byte_updates, frontier
-from tests.unit.collections.verify.conftest import TOKEN, UsedLake, texts
+from tests.unit.collections.used import TOKEN, UsedLake, texts
 
 # ---- versions
 

@@ -1,0 +1,1 @@
+"""What a collection looks like now, as plain values."""
