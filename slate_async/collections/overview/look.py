@@ -174,13 +174,13 @@ async def _garbage(
     files = [PendingFile(str(batch.name), batch.lower, None if is_compare else batch.upper) for batch in pending]
     dead = {found.key for found in picture.dead_pending(files)}
     sizes = {key: size for key, _, size in listing.merged} | {listed.key: listed.nbytes for listed in listing.pending}
-    gone = {key for key in merged if epochs[key] != head.epoch or head.deleted} | dead
+    garbage_keys = {key for key in merged if epochs[key] != head.epoch or head.deleted} | dead
     stored = await context.answered("a listing of versions", context.versions.stored)
     return GarbageView(
         known=True,
         merged=len(merged) - flying,
         pending=len(dead),
-        nbytes=sum(sizes[key] for key in gone),
+        nbytes=sum(sizes[key] for key in garbage_keys),
         flying=flying,
         versions=sum(ref.version < min(lowest, head.version) for ref in stored),
         foreign=foreign,
