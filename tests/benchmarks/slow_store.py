@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from slate_async.errors import SlateError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
@@ -49,12 +49,16 @@ class SlowStore:
         self.counts.clear()
         self.depth = 0
 
-    async def _request(self, operation: str, work: Awaitable[T], sent: int = 0) -> T:
+    async def _request(self, operation: str, work: Coroutine[Any, Any, T], sent: int = 0) -> T:
         """``sent``: bytes that travel before it takes effect."""
         self.counts[operation] += 1
         level = self.depth + 1
         async with self._places or nullcontext():
-            await self.travel(self.latency_s + self._seconds(sent))
+            try:
+                await self.travel(self.latency_s + self._seconds(sent))
+            except BaseException:
+                work.close()
+                raise
             done = await work
         self.depth = max(self.depth, level)
         return done

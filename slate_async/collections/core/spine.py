@@ -127,8 +127,10 @@ def idle_merge(area: Area, target: Frontier) -> Merge | None:
 
 def can_shrink(batch: MergedBatch, target: Frontier) -> bool:
     """Whether compacting ``batch`` to ``target`` may join updates of one datum: it has several times, and target has
-    passed all of them for the first time, so that it is rewritten once."""
-    return batch.times > 1 and batch.bounds.upper <= target and not target <= batch.bounds.since
+    come to the last of them for the first time, so that it is rewritten once.
+
+    That is a step behind its upper. Readers who follow a collection stay there, to be able to start again."""
+    return batch.times > 1 and batch.bounds.upper.step_back() <= target and not target <= batch.bounds.since
 
 
 def exert(area: Area, target: Frontier, before: Exertion | None, rows: int) -> tuple[Exertion | None, Merge | None]:

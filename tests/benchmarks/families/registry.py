@@ -6,6 +6,7 @@ from tests.benchmarks.families import (
     cadence,
     cold,
     collections,
+    collections_growth,
     cost,
     durable,
     first_read,
@@ -47,5 +48,6 @@ MODULES = (
     growth,
     sync,
     collections,
+    collections_growth,
 )
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}

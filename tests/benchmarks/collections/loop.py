@@ -1,0 +1,70 @@
+"""How late the event loop is while one process appends, merges and listens, beside a quiet loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from slate_async.collections.core.frontier import DONE
+from slate_async.objectstore.local import LocalStore
+from slate_async.runtime.system import end_threads, system_runtime
+from slate_async.settings.collections import CollectionSettings
+from tests.benchmarks.collections.columns import TIMES, updates
+from tests.benchmarks.collections.lake import bench
+from tests.benchmarks.goals import OURS, Goal
+from tests.benchmarks.machine import percentiles, watched_loop
+from tests.benchmarks.rounds import Turn, folder, require
+
+LATE, MERGED = "loop lag, p99", "rows merged meanwhile"
+QUIET = "quiet loop"
+PAUSE_S = 0.05
+
+
+async def busy(turn: Turn) -> tuple[list[float], int]:
+    """The lags, and how many rows were merged."""
+    rows, appends = turn.plan.choose((500, 5), (20_000, 40), (50_000, 120))
+    rng, runtime = np.random.default_rng(turn.number), system_runtime()
+    batches = [updates(rng, rows) for _ in range(4)]
+    with folder() as path:
+        store = LocalStore(path, runtime)
+        settings = CollectionSettings(poll_interval_ms=50)
+        async with bench(store, settings=settings) as lake:
+            writer, reader = await lake.writer(), await lake.reader()
+            controller = await lake.controller(background=True)
+            heard = 0
+
+            async def listen() -> None:
+                nonlocal heard
+                async for delta in reader.listen(start=0):
+                    heard += delta.updates.num_rows
+                    await reader.downgrade_since(delta.upper)
+
+            listening = asyncio.create_task(listen())
+            async with watched_loop() as lags:
+                for number in range(appends):
+                    batch = batches[number % len(batches)]
+                    times = tuple(column + np.uint64(TIMES * number) for column in lake.stores.schema.times(batch))
+                    at = lake.stores.schema.with_times(batch, times)
+                    await writer.append(at, upper=TIMES * (number + 1))
+                    await asyncio.sleep(PAUSE_S)
+            await writer.append([], upper=DONE)
+            await listening  # which ends with the collection
+            require(heard > 0, OURS, "a listener")
+            merged = controller.counts[1].rows_in
+        await store.close()
+    end_threads(runtime)
+    return lags, merged
+
+
+async def one_round(turn: Turn) -> None:
+    async with watched_loop() as quiet:
+        await asyncio.sleep(turn.plan.choose(0.1, 2.0, 5.0))
+    lags, merged = await busy(turn)
+    turn.record(LATE, OURS, percentiles(lags).p99, "ms")
+    turn.record(LATE, QUIET, percentiles(quiet).p99, "ms")
+    turn.record(MERGED, OURS, merged, "rows")
+
+
+GOALS = (Goal(8, LATE, 2, most=True),)
+NOTES = ("The loop: appends of 50,000 rows 20 times a second, a controller and a listener in one process.",)

@@ -1,0 +1,165 @@
+"""How the cost of a collection grows with its updates: requests, rows rewritten, metadata; and of an idle one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slate_async.collections.codec.version import encode_version
+from slate_async.collections.controller.controller import Controller
+from tests.benchmarks.collections.columns import SCHEMA
+from tests.benchmarks.collections.lake import Bench, bench
+from tests.benchmarks.family import Family
+from tests.benchmarks.goals import OURS, Goal
+from tests.benchmarks.rounds import Samples, Turn, require
+from tests.benchmarks.slow_store import SlowStore
+
+TINY = 2_000
+SIZES = (10**4, 10**5, 10**6, 10**7)
+APPEND_ROWS = 10_000
+TOGETHER = 8
+"""Appends that the controller absorbs at once."""
+BOUNDED = 5_000
+"""Different data of the collection that stays small."""
+VERSION, REWRITTEN, REQUESTS = "largest version", "rows rewritten per row", "requests of the controller per append"
+SMALL = "rows rewritten per row, since keeps up, 5,000 different data"
+IDLE, IDLE_WRITES = "idle, requests a poll", "idle, writes a poll"
+BOUND = "bound"
+UNITS = {VERSION: "bytes", REWRITTEN: "", REQUESTS: ""}
+IDLE_POLLS = 20
+
+
+def name_of(measure: str, count: int) -> str:
+    return f"{measure}, {count:,} updates"
+
+
+def batch_of(rng: np.random.Generator, rows: int, time: int, different: int) -> pa.RecordBatch:
+    """Additions of ``rows`` data of 44 bytes, of ``different`` ones, at one time."""
+    data = [b"user:%039d" % number for number in rng.integers(0, different, rows).tolist()]
+    times, diffs = np.full(rows, time, np.uint64), np.ones(rows, np.int64)
+    return pa.RecordBatch.from_arrays([pa.array(data), pa.array(times), pa.array(diffs)], schema=SCHEMA.arrow)
+
+
+async def filled(
+    turn: Turn, lake: Bench, store: SlowStore, controller: Controller, count: int, different: int
+) -> tuple[int, Counter[str]]:
+    """Append ``count`` updates, a round after each `TOGETHER`. Bytes of the largest version, and the controller's
+    requests."""
+    rng, writer = np.random.default_rng([turn.number, count]), await lake.writer()
+    reader, largest = await lake.reader(), 0
+    requests: Counter[str] = Counter()
+    rows = min(APPEND_ROWS, max(count // TOGETHER, 1))
+    appends = -(-count // rows)
+    for time in range(appends):
+        await writer.append(batch_of(rng, rows, time, different), upper=time + 1)
+        if time % TOGETHER == TOGETHER - 1 or time == appends - 1:
+            await reader.downgrade_since(time)
+            store.forget()
+            await controller._rounds.round(collecting=False)  # garbage is collected once a minute
+            requests += store.counts
+            await controller.merge()
+            largest = max(largest, len(encode_version(await lake.stores.versions.load())))
+    await reader.expire()
+    return largest, requests
+
+
+async def measure(turn: Turn, count: int) -> dict[str, float]:
+    """Record what ``count`` updates cost; each as a multiple of its bound."""
+    store = SlowStore(0.0)
+    async with bench(store) as lake:
+        controller = await lake.controller()
+        largest, requests = await filled(turn, lake, store, controller, count, 10 * count)
+        rounds, merges = controller.counts
+        rewritten = (merges.rows_in + rounds.rows) / rounds.rows
+        require(rounds.rows >= count, OURS, "a controller")
+        log, shares = math.log2(count), dict[str, float]()
+        for measure, found, bound in (
+            (VERSION, largest, 256 * (2 * log + 8)),
+            (REWRITTEN, rewritten, 2 * log),
+            (REQUESTS, sum(requests.values()) / rounds.appends, 1 + 3 / TOGETHER),
+        ):
+            turn.record(name_of(measure, count), OURS, found, UNITS[measure])
+            turn.record(name_of(measure, count), BOUND, bound, UNITS[measure])
+            shares[measure] = found / bound
+        if count == turn.plan.choose(TINY, SIZES[2], SIZES[3]):
+            await idle(turn, lake, store, controller)
+    return shares
+
+
+async def idle(turn: Turn, lake: Bench, store: SlowStore, controller: Controller) -> None:
+    """What a collection at rest costs in rounds, of which each begins with a look at the head."""
+    await controller.settle()
+    store.forget()
+    for _ in range(IDLE_POLLS):
+        await lake.stores.versions.poll()
+    looks = sum(store.counts.values()) / IDLE_POLLS
+    store.forget()
+    report = await controller.round()
+    require(not report.changed, OURS, "a round at rest")
+    turn.record(IDLE, OURS, looks, "")
+    turn.record(IDLE_WRITES, OURS, store.counts["put"] + store.counts["delete"], "")
+
+
+async def bounded(turn: Turn) -> None:
+    """A set of data that stays as large as it is, since a step behind."""
+    count = turn.plan.choose(TINY, SIZES[1], SIZES[2])
+    store = SlowStore(0.0)
+    async with bench(store) as lake:
+        controller = await lake.controller()
+        await filled(turn, lake, store, controller, count, BOUNDED)
+        rounds, merges = controller.counts
+        turn.record(SMALL, OURS, (merges.rows_in + rounds.rows) / rounds.rows, "")
+
+
+async def one_round(turn: Turn) -> None:
+    shares = [await measure(turn, count) for count in turn.plan.choose((TINY,), SIZES[:3], SIZES)]
+    for found in UNITS:
+        turn.record(worst(found), OURS, max(share[found] for share in shares), "")
+    await bounded(turn)
+
+
+def plot(samples: Samples) -> Any:
+    """A log-log chart for each measure, with its bound."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(UNITS), figsize=(12, 4), layout="constrained")
+    for axis, measure in zip(axes, UNITS, strict=True):
+        for subject, colour in ((OURS, "#c2410c"), (BOUND, "#94a3b8")):
+            known = [size for size in (TINY, *SIZES) if samples.has(name_of(measure, size), subject)]
+            values = [samples.median(name_of(measure, size), subject) for size in known]
+            if known:
+                axis.loglog(known, values, marker="o", label=subject, color=colour)
+        axis.set_title(f"{measure} ({UNITS[measure]})" if UNITS[measure] else measure, fontsize=9)
+        axis.set_xlabel("updates", fontsize=8)
+    axes[0].legend(fontsize=8)
+    return figure
+
+
+def worst(measure: str) -> str:
+    """The largest share of its bound, of all sizes."""
+    return f"{measure}, as a multiple of its bound"
+
+
+FAMILY = Family(
+    "collections-growth",
+    "Collections: how cost grows",
+    (
+        *(Goal(7, worst(measure), 1, most=True) for measure in UNITS),
+        Goal(7, SMALL, 4, most=True),
+        Goal(7, IDLE, 1, most=True),
+        Goal(7, IDLE_WRITES, 0, most=True),
+    ),
+    one_round,
+    notes=(
+        f"Appends of {APPEND_ROWS:,} updates of ever new data, {TOGETHER} absorbed together. The store takes no time.",
+        "Rewritten: what the controller wrote into merged batches, the first time included.",
+        "Requests: of rounds with one reader, garbage and merges left out. A GET for each append; for each round two"
+        " listings of holds and a GET of each, listings of what is pending and of versions, two PUTs, the boundary.",
+    ),
+    plot=plot,
+    most_rounds=1,
+)
