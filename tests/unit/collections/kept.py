@@ -13,6 +13,7 @@ from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.holding import Hold
+from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.merged import MergedSource
 from slate_async.objectstore.protocol import ObjectStore
@@ -30,6 +31,7 @@ class KeptLake(Lake):
     """A collection with its controllers. All processes share one clock, which moves by sleeping."""
 
     clock: FastClock = field(default_factory=FastClock)
+    rng: random.Random = field(default_factory=lambda: random.Random(7))
     controllers: list[Controller] = field(default_factory=list)
 
     def keeping(
@@ -37,14 +39,18 @@ class KeptLake(Lake):
     ) -> ControllerContext:
         """What one more controller works with."""
         opened = self.store if store is None else store
-        runtime = Runtime(
-            knobs.pop("clock", self.clock), random.Random(7), SystemIds(), InlineOffload(), InlineOffload()
-        )
+        runtime = Runtime(knobs.pop("clock", self.clock), self.rng, SystemIds(), InlineOffload(), InlineOffload())
         given = {"deadline_ms": 600_000, **knobs}
         holds, versions = HoldStore(opened, U64), self.versions(opened)
         return ControllerContext(
             "orders", BYTES, appends, opened, self.pending(opened), holds, versions, runtime, **given
         )
+
+    def reading(self, appends: Appends = Appends.DEFINITE, **knobs: Any) -> ReaderContext:
+        """What a reader works with."""
+        runtime = Runtime(self.clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
+        stores = (self.store, self.pending(), self.holds(), self.versions())
+        return ReaderContext("orders", BYTES, appends, *stores, runtime, **knobs)
 
     async def controller(self, appends: Appends = Appends.DEFINITE, **options: Any) -> Controller:
         """One more process that keeps the collection, by what the test calls."""
