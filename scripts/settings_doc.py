@@ -20,7 +20,13 @@ COLLECTIONS_HEAD = """# Settings of collections
 
 <!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
 
-The settings of persistent collections, which stand in the environment or in a TOML file:
+Pass settings to `open_collections`, or put them into the environment or a TOML file:
+
+```python
+settings = slate.CollectionSettings(lease_ms=120_000, poll_interval_ms=100)
+async with slate.open_collections("s3://bucket/live", settings=settings) as lake:
+    await (await lake.create("orders")).expire()
+```
 
 ```toml
 [slate.collections]

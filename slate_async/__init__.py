@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 from slate_async.late_names import late_names
 
 if TYPE_CHECKING:
+    from slate_async import collections as collections
     from slate_async import sync as sync
     from slate_async.arguments import BytesLike, Duration
     from slate_async.codec.header import ObjectHeader, ObjectKind
     from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
+    from slate_async.collections.collection import Collection
+    from slate_async.collections.core.errors import LeaseLostError, SinceError, UpperMismatchError
+    from slate_async.collections.core.frontier import DONE, Frontier
+    from slate_async.collections.info import CollectionInfo
+    from slate_async.collections.lake import Lake
+    from slate_async.collections.open import open_collections
     from slate_async.database.admin import Admin
     from slate_async.database.checkpoints import Checkpoints
     from slate_async.database.compactor import DbCompactor
@@ -83,6 +90,7 @@ if TYPE_CHECKING:
     from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
     from slate_async.runtime.opening import Opening
     from slate_async.settings import Compression, LogProtocol, Settings
+    from slate_async.settings.collections import CollectionSettings
     from slate_async.storage.format.sst import SstFooter
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
@@ -92,10 +100,17 @@ else:
     __getattr__ = late_names(
         __name__,
         {
+            "slate_async.collections": "",
             "slate_async.sync": "",
             "slate_async.arguments": "BytesLike Duration",
             "slate_async.codec.header": "ObjectHeader ObjectKind",
             "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
+            "slate_async.collections.collection": "Collection",
+            "slate_async.collections.core.errors": "LeaseLostError SinceError UpperMismatchError",
+            "slate_async.collections.core.frontier": "DONE Frontier",
+            "slate_async.collections.info": "CollectionInfo",
+            "slate_async.collections.lake": "Lake",
+            "slate_async.collections.open": "open_collections",
             "slate_async.database.admin": "Admin",
             "slate_async.database.checkpoints": "Checkpoints",
             "slate_async.database.compactor": "DbCompactor",
@@ -149,6 +164,7 @@ else:
             "slate_async.maintenance.verify.report": "Finding VerifyProgress VerifyReport VerifyStage",
             "slate_async.runtime.opening": "Opening",
             "slate_async.settings": "Compression LogProtocol Settings",
+            "slate_async.settings.collections": "CollectionSettings",
             "slate_async.storage.format.sst": "SstFooter",
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
@@ -160,6 +176,7 @@ else:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "DONE",
     "Admin",
     "Batches",
     "BlockInspection",
@@ -172,6 +189,9 @@ __all__ = [
     "Checkpoints",
     "CloneInfo",
     "ClosedError",
+    "Collection",
+    "CollectionInfo",
+    "CollectionSettings",
     "CompactionEvent",
     "CompactorStatus",
     "Compression",
@@ -192,6 +212,7 @@ __all__ = [
     "FencedError",
     "Finding",
     "FromSeq",
+    "Frontier",
     "GarbageCollector",
     "GarbageObject",
     "GcProgress",
@@ -214,6 +235,8 @@ __all__ = [
     "InternalError",
     "InvalidError",
     "KeyPart",
+    "Lake",
+    "LeaseLostError",
     "LifeState",
     "LogEntry",
     "LogEntryKind",
@@ -242,6 +265,7 @@ __all__ = [
     "Scan",
     "Scope",
     "Settings",
+    "SinceError",
     "SlateError",
     "Snapshot",
     "Split",
@@ -252,6 +276,7 @@ __all__ = [
     "StreamBatch",
     "TimeLike",
     "UnavailableError",
+    "UpperMismatchError",
     "VerifyProgress",
     "VerifyReport",
     "VerifyStage",
@@ -262,6 +287,7 @@ __all__ = [
     "encode_key",
     "open",
     "open_admin",
+    "open_collections",
     "open_compactor",
     "open_gc",
     "open_ingest",

@@ -6,14 +6,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from slate_async.arguments import check_kinds
 from slate_async.collections.codec.life import Life
+from slate_async.collections.controller.context import controlling
+from slate_async.collections.controller.controller import Controller, open_controller
+from slate_async.collections.controller.executor import Executor
 from slate_async.collections.core.names import check_name
 from slate_async.collections.info import CollectionInfo, info_of
 from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.reader.handle import ReadHandle, open_reader
+from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport, finding_of
+from slate_async.collections.verify.verifier import verify
 from slate_async.collections.writer.writer import Writer, open_writer
-from slate_async.errors import ClosedError, InvalidError
+from slate_async.errors import ClosedError, CorruptionError
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.opening import Opening
@@ -25,10 +31,10 @@ H = TypeVar("H", bound=LoopHandle)
 class Handles(Protocol):
     """What knows the handles that are open, to close them when it closes."""
 
-    def check(self) -> None:
+    def _check_open(self) -> None:
         """Raise unless something may be opened now."""
 
-    def opened(self, handle: LoopHandle) -> None:
+    def _opened(self, handle: LoopHandle) -> None:
         """``handle`` is open."""
 
 
@@ -50,7 +56,7 @@ class Collection:
 
     async def info(self) -> CollectionInfo:
         """What it holds, as it was created. Raises `NotFoundError`, `UnavailableError`."""
-        self._handles.check()
+        self._handles._check_open()
         return info_of(self._name, await self._context.find(self._name))
 
     def writer(self, name: str = "main") -> Opening[Writer]:
@@ -74,17 +80,45 @@ class Collection:
         note: stored with its hold, for people
 
         Raises `NotFoundError`, `UnavailableError`."""
-        if not isinstance(note, str):
-            raise InvalidError(f"note is a str, not {type(note).__name__}")
+        check_kinds(("note", isinstance(note, str), note, "a str"))
 
         async def begin(stores: LifeStores) -> ReadHandle:
             return await open_reader(stores.reading(), note)
 
         return self._opening(begin, "a reader", "collection.reader(...)")
 
+    def controller(self, *, background: bool = True, executor: Executor | None = None) -> Opening[Controller]:
+        """Become the controller of this collection: await it, or enter it with ``async with``. One that works
+        elsewhere is fenced.
+
+        background: work all the time; else only when a method is called
+        executor: runs the merges; this process by default
+
+        Raises `NotFoundError`, `UnavailableError`."""
+        check_kinds(("background", isinstance(background, bool), background, "True or False"))
+
+        async def begin(stores: LifeStores) -> Controller:
+            return await open_controller(controlling(stores), executor=executor, background=background)
+
+        return self._opening(begin, "a controller", "collection.controller(...)")
+
+    async def verify(
+        self, *, on_progress: Callable[[CollectionVerifyProgress], None] | None = None
+    ) -> CollectionVerifyReport:
+        """Read all that is stored of it, beside those who use it, and report what is wrong.
+
+        on_progress: called now and then, in the thread of the event loop
+
+        Raises `NotFoundError`, `UnavailableError`."""
+        try:
+            async with self._stores() as stores:
+                return await verify(stores.reading(), on_progress)
+        except CorruptionError as error:  # its register
+            return CollectionVerifyReport.unreadable(self._name, finding_of(error))
+
     def _opening(self, begin: Callable[[LifeStores], Awaitable[H]], what: str, call: str) -> Opening[H]:
         async def start() -> H:
-            self._handles.check()
+            self._handles._check_open()
             return await self._open(await self._context.find(self._name), begin)
 
         return Opening(start, what, call)
@@ -96,14 +130,14 @@ class Collection:
             try:
                 handle = await begin(self._context.take(self._name, life, taken))
             except ClosedError as error:
-                self._handles.check()
+                self._handles._check_open()
                 raise self._context.deleted(self._name) from error  # but for the register, which says so soon
         except BaseException:
             await run_to_completion(taken.give_back())
             raise
         handle._on_closed(taken.give_back)
         try:
-            self._handles.opened(handle)
+            self._handles._opened(handle)
         except BaseException:  # the lake closed meanwhile
             await run_to_completion(handle._end())
             raise
@@ -112,7 +146,7 @@ class Collection:
     @asynccontextmanager
     async def _stores(self) -> AsyncIterator[LifeStores]:
         """What is used of its life, for work that ends with the block. Raises `NotFoundError`."""
-        self._handles.check()
+        self._handles._check_open()
         taken = Taken()
         try:
             yield self._context.take(self._name, await self._context.find(self._name), taken)

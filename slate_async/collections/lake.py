@@ -119,11 +119,11 @@ class Lake(LoopHandle):
 
     # ---- for what is opened in it
 
-    def check(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ClosedError` unless something may be opened now."""
         self._check()
 
-    def opened(self, handle: LoopHandle) -> None:
+    def _opened(self, handle: LoopHandle) -> None:
         """``handle`` is open, and closed when this is. Raises `ClosedError` if it is."""
         self._check()
         number = id(handle)

@@ -4,6 +4,7 @@ What a store of another package implements and raises is exported here; `slate_a
 contract. The engine imports the modules themselves.
 """
 
+from slate_async.objectstore.clients import StorePath
 from slate_async.objectstore.costs import MonthlyRequests, RequestPrices
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.protocol import (
@@ -48,6 +49,7 @@ __all__ = [
     "RequestPrices",
     "Span",
     "StoreFactory",
+    "StorePath",
     "StoreURL",
     "Suffix",
 ]

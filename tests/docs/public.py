@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "slate_async",
     "slate_async.sync",
+    "slate_async.collections",
     "slate_async.spark",
     "slate_async.runtime",
     "slate_async.objectstore",
@@ -39,14 +40,24 @@ MADE_BY_CALLERS = {
     "ThreadOffload",
     "WriteBatch",
 }  # others come from calls, or are dataclasses
-HANDED_ON = {"slate_async.ReadAhead", "slate_async.objectstore.MemoryObjects"}
+HANDED_ON = {"slate_async.ReadAhead", "slate_async.collections.MergeTask", "slate_async.objectstore.MemoryObjects"}
 """What callers make and pass on, and never look into: of its members none is public."""
 OPAQUE = {
+    "Area": "a version of a collection; `inspect` shows what is in it",
     "Checkpoint": "of the manifest; CheckpointInfo is what callers see of it",
     "Marker": "as it is stored: docs/format/marker.md",
+    "Counts": "of a controller, for its metrics",
+    "KeySplit": "a range of a snapshot, which readers hand on",
+    "Key": "the end of such a range",
     "ManifestState": "the manifest; ManifestInspection and CloneInfo are what callers see of it",
+    "Mask": "an array of numpy, as the core of collections uses it",
+    "MergedBatch": "of a version of a collection; an executor returns what `MergeTask` makes",
     "Parent": "of the manifest; an executor passes it on",
+    "Pin": "keeps the version of a snapshot",
+    "SharesClients": "an Environment, as other products than the database see it",
     "SstRef": "of the manifest; an executor passes it on, and IngestedSst is what callers see of it",
+    "TimeKind": "u64 or u64x2; CollectionInfo has its name",
+    "Times": "arrays of numpy, as the core of collections uses them",
     "WriterRegister": "as it is stored: docs/format/writer-register.md",
 }
 """Names of ours that public signatures mention and that are not public themselves, and why."""

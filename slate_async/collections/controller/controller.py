@@ -65,6 +65,9 @@ async def open_controller(
 class Controller(LoopHandle):
     """Made by `open_controller`; see the module docstring. ``async with`` closes it."""
 
+    epoch: int
+    """It has the role until another one claims a higher one."""
+
     def __init__(
         self,
         context: ControllerContext,

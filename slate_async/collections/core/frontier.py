@@ -127,11 +127,11 @@ class Frontier:
         return Frontier(self.elements + other.elements)
 
     def step_back(self) -> Frontier:
-        """The highest frontier strictly below this one: each number one lower, where it is not 0 (rule C2)."""
+        """The highest frontier strictly below this one: each number one lower, where it is not 0."""
         return Frontier(tuple(max(number - 1, 0) for number in element) for element in self.elements)
 
     def strictly_below(self, other: Frontier) -> bool:
-        """Rule C2: whether times that were advanced to this frontier can still be cut at ``other``.
+        """Whether times that were advanced to this frontier can still be cut at ``other``.
 
         For every element c of ``other`` some element s of this one has ``s[i] < c[i]`` or ``s[i] == 0`` in every
         coordinate. No such s is above c stepped back, so it is ``self <= other.step_back()``."""
@@ -147,7 +147,7 @@ class Frontier:
         return Frontier((*self.elements[: limit - 1], tuple(map(min, zip(*rest, strict=True)))))
 
     def advance_by(self, columns: Times) -> Times:
-        """Rule C1: ``columns`` with each time as late as it may be for readers at or beyond this frontier."""
+        """``columns`` with each time as late as it may be for readers at or beyond this frontier."""
         return times.advance_by(columns, self.elements)
 
     def __str__(self) -> str:

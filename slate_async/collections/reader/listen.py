@@ -129,7 +129,7 @@ class Listener:
         return reading.to_restart_from(self._upper)
 
     def move(self, head: Area) -> None:
-        """Use ``head``, if nothing of it is needed (C2) and nothing is being read under an older one."""
+        """Use ``head``, if nothing of it is needed and nothing is being read under an older one."""
         if self._looking or self._closed or head.version <= self._pin.area.version:
             return
         if self._begun and reading.may_adopt(head, [self._needs]):

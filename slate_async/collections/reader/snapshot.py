@@ -72,17 +72,24 @@ class Snapshot:
     It may be read several times, and by several tasks. Columns: the data, the time, which is ``as_of``, and ``_diff``,
     which is never 0; rows are sorted by data."""
 
+    as_of: Time
+    """The time it shows."""
+    upper: Frontier
+    """How far the collection was known when it was made."""
+    span: KeySplit[Key]
+    """Of its data: a split has a part of them."""
+    pin: Pin
+    """Keeps its version."""
+
     def __init__(
         self, source: SnapshotSource, pin: Pin, upper: Frontier, span: KeySplit[Key] = sources.EVERYTHING
     ) -> None:
         self._source = source
         self.pin = pin
         self.span = span
-        """Of its data."""
         self._closed = False
         self.as_of = source.as_of
         self.upper = upper
-        """How far the collection was known when it was made."""
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows, in batches of some size. An iteration that ends early is to be closed (``aclose``).
