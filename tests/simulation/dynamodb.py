@@ -19,8 +19,8 @@ from metastores.chained_register import ChainedRegister
 from metastores.dynamodb import BODY_PREFIX
 from metastores.dynamodb_place import HEAD_ITEM
 from metastores.factories import DynamoDBFactory
-from metastores.names import Layout, database_name
-from metastores.protocol import StoredObject, VersionRef
+from metastores.names import MANIFEST, Layout, database_name
+from metastores.protocol import ConditionalObjects, Needs, Register, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
 from tests.simulation.faults import RequestFailedError
 from tests.simulation.network import Network, Sender
@@ -167,8 +167,24 @@ class _Replica(MemoryBodies):
         """Nothing to release."""
 
 
-def replica_of(table: SimGlobalTable, name: str, region: str, node: Node, layout: Layout) -> RegisterMetaStore:
-    """What one replica has of a database, for who looks at it without a network. Bodies are small enough for items."""
-    replica = _Replica(table, name, region)
-    register = ChainedRegister(replica, node.metadata_runtime)
-    return RegisterMetaStore(register, replica, node.metadata_runtime, layout=layout)
+class ReplicaFactory:
+    """What the replica in ``region`` has, for who looks at it without a network. Bodies are small enough for items."""
+
+    needs = Needs()
+
+    def __init__(self, node: Node, table: SimGlobalTable, region: str) -> None:
+        self._runtime = node.metadata_runtime
+        self._table = table
+        self._region = region
+
+    def manifest(self, objects: ConditionalObjects, name: str, layout: Layout = MANIFEST) -> RegisterMetaStore:
+        """See `MetaStoreFactory.manifest`."""
+        replica = _Replica(self._table, name, self._region)
+        return RegisterMetaStore(ChainedRegister(replica, self._runtime), replica, self._runtime, layout=layout)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """See `MetaStoreFactory.register`."""
+        raise NotImplementedError("only versions are looked at")
+
+    async def close(self) -> None:
+        """Nothing to release."""

@@ -148,7 +148,8 @@ class Publish:
         if absorbed is None and bound == area.bound and is_in:
             return None
         new = area.following() if absorbed is None else absorbed
-        floor = new.version if self.oldest is None else max(area.floor, self.oldest)
+        # a hold may name a version that is newer than the head this is judged on; the commit will show that it is old
+        floor = new.version if self.oldest is None else max(area.floor, min(self.oldest, new.version))
         return replace(new, bound=bound, floor=floor)
 
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
-from metastores.names import MERGED_AREAS
-from metastores.protocol import MetaStore, MetaStoreFactory
-from slate_async.collections.codec.life import Appends
+from metastores.protocol import MetaStoreFactory
+from slate_async.collections.codec.life import Appends, Life, LifeState
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.core.updates import UpdateSchema
-from slate_async.collections.reader.context import ReaderContext
-from slate_async.collections.store.holds import HoldStore
-from slate_async.collections.store.pending import PendingStore
-from slate_async.collections.store.versions import AreaVersions
-from slate_async.collections.writer.puts import WriterContext
-from slate_async.collections.writer.writer import shard_of
-from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.collections.life_stores import LifeStores
 from slate_async.objectstore.prefixed import PrefixedStore
-from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
-from tests.simulation.dynamodb import REGIONS, SimGlobalTable, factory_in, replica_of
+from slate_async.settings.collections import CollectionSettings
+from tests.simulation.dynamodb import REGIONS, ReplicaFactory, SimGlobalTable, factory_in
 from tests.simulation.node import Cloud, Node
 from tests.simulation.scenarios.lake.params import LakeParams
 from tests.simulation.world import World
@@ -49,11 +41,22 @@ class Ack:
 
 
 @dataclass(slots=True)
+class Heard:
+    """What a listener has stored: all it was given from ``as_of`` until ``upper``; ``begun``: the contents then."""
+
+    as_of: Time
+    upper: Frontier
+    begun: bool = False
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Estate:
     """A seed's world, its parameters, and what was seen.
 
     truth: all updates of a ``definite`` collection; of a ``compare`` one, what its chain has brought so far
     acks: of all processes; ``refused``: marks of appends that certainly brought nothing
+    stored: what listeners have stored, by their names: it survives them
     over: the calm has begun; nobody starts anything new
     """
 
@@ -66,17 +69,31 @@ class Estate:
     over: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     marks: int = 0
-    uuid: UUID = field(init=False)
-    schema: UpdateSchema = field(init=False)
+    stored: dict[str, Heard] = field(default_factory=dict)
+    life: Life = field(init=False)
+    settings: CollectionSettings = field(init=False)
     _table: SimGlobalTable | None = None
 
     def __post_init__(self) -> None:
-        rng = self.rng
-        self.uuid = UUID(int=rng.getrandbits(128), version=4)
-        self.schema = UpdateSchema.of_bytes(self.params.kind)
+        rng, params = self.rng, self.params
+        uuid = UUID(int=rng.getrandbits(128), version=4)
+        self.life = Life(uuid, 1, LifeState.OPEN, UpdateSchema.of_bytes(params.kind), params.appends)
+        self.settings = CollectionSettings(
+            lease_ms=params.lease_ms,
+            poll_interval_ms=params.poll_ms,
+            shard_patience_ms=3 * params.poll_ms,
+            shard_lag=2,
+            flush_parallelism=params.parallelism,
+            exert_interval_ms=2 * params.poll_ms,
+            gc_interval_ms=2 * params.poll_ms,
+            downgrade_interval_ms=params.poll_ms,
+            retry_deadline_ms=DEADLINE_MS,
+            request_timeout_ms=DEADLINE_MS,
+        )
         if self.params.appends is Appends.DEFINITE:
             self.truth = [
-                (b"%d" % rng.randint(0, 2), self.point(rng), rng.choice((-1, 1, 2))) for _ in range(rng.randint(8, 24))
+                (b"%d" % rng.randint(0, 2), self.point(rng), rng.choice((-1, 1, 2)))
+                for _ in range(rng.randint(8, 2 * params.edge))
             ]
         if self.params.metastore == "dynamodb":
             self._table = SimGlobalTable(self.world)
@@ -117,11 +134,7 @@ class Estate:
 
     def contents(self, as_of: Time) -> Contents:
         """What a snapshot shows."""
-        sums: dict[bytes, int] = {}
-        for data, time, diff in self.truth:
-            if less_equal(time, as_of):
-                sums[data] = sums.get(data, 0) + diff
-        return sorted((data, diff) for data, diff in sums.items() if diff)
+        return contents_of(self.truth, as_of)
 
     def mark(self, author: str) -> bytes:
         """Data that only one append brings."""
@@ -140,72 +153,42 @@ class Estate:
     # ---- how a process gets at it
 
     def factory(self, node: Node, cloud: Cloud | None = None) -> MetaStoreFactory:
-        """The metastore in that process."""
-        cloud = self.world.cloud if cloud is None else cloud
+        """The metastore in that process; ``cloud``: without a network."""
         match self.params.metastore:
             case "put-if-absent":
-                return cloud.put_if_absent(node)
+                return (cloud or self.world.cloud).put_if_absent(node)
             case "if-match":
-                return cloud.if_match(node)
+                return (cloud or self.world.cloud).if_match(node)
             case "server":
-                return cloud.metastore(node)
+                return (cloud or self.world.cloud).metastore(node)
         assert self._table is not None
+        if cloud is not None:
+            return ReplicaFactory(node, self._table, REGIONS[0])
         return factory_in(self.world, node, self._table, REGIONS[0])
 
-    def store(self, node: Node, cloud: Cloud | None = None) -> ObjectStore:
-        """The folder of the life."""
-        cloud = self.world.cloud if cloud is None else cloud
-        return PrefixedStore(cloud.objects(node, page_keys=self.params.page_keys), FOLDER)
-
-    def versions(self, node: Node, cloud: Cloud | None = None) -> AreaVersions:
-        """The merged area, as one more process opens it."""
-        metastore: MetaStore
-        url = f"memory://{FOLDER}"
-        if cloud is not None and self._table is not None:
-            metastore = replica_of(self._table, url, REGIONS[0], node, MERGED_AREAS)
-        else:
-            metastore = self.factory(node, cloud).manifest(MetaObjects(self.store(node, cloud)), url, MERGED_AREAS)
-        supervisor = Supervisor(f"{node.name}/versions", _ignored)
-        return AreaVersions(metastore, self.params.kind, node.runtime, supervisor, name=NAME, deadline_ms=DEADLINE_MS)
-
-    def pending(self, node: Node, cloud: Cloud | None = None) -> PendingStore:
-        """The pending area."""
-        return PendingStore(self.store(node, cloud), self.schema, self.uuid, node.runtime.offload)
-
-    def holds(self, node: Node) -> HoldStore:
-        """The holds of all readers."""
-        return HoldStore(self.store(node), self.params.kind)
-
-    def writing(self, node: Node, writer: str) -> WriterContext:
-        """What a writer works with."""
-        shard = shard_of(writer, self.params.appends)
-        return WriterContext(
-            NAME, shard, self.schema, self.pending(node), self.versions(node), node.runtime, DEADLINE_MS
-        )
-
-    def reading(self, node: Node, **options: Any) -> ReaderContext:
-        """What a reader works with."""
-        params = self.params
-        given: dict[str, Any] = {
-            "deadline_ms": DEADLINE_MS,
-            "lease_ms": params.lease_ms,
-            "poll_interval_ms": params.poll_ms,
-            "shard_patience_ms": 3 * params.poll_ms,
-            "shard_lag": 2,
-            **options,
-        }
-        return ReaderContext(
-            NAME,
-            self.schema,
-            params.appends,
-            self.store(node),
-            self.pending(node),
-            self.holds(node),
-            self.versions(node),
-            node.runtime,
-            **given,
+    def stores(self, node: Node, cloud: Cloud | None = None) -> LifeStores:
+        """The life, as one more process opens it."""
+        objects = (cloud or self.world.cloud).objects(node, page_keys=self.params.page_keys)
+        return LifeStores.of(
+            PrefixedStore(objects, NAME),
+            self.life,
+            name=NAME,
+            url=f"memory://{NAME}",
+            metastores=self.factory(node, cloud),
+            runtime=node.runtime,
+            settings=self.settings,
+            supervisor=Supervisor(f"{node.name}/life", _ignored),
         )
 
 
 def _ignored(cause: BaseException) -> None:
     """Commits report to who waits for them."""
+
+
+def contents_of(rows: Iterable[Row], as_of: Time) -> Contents:
+    """The sums of ``rows`` at a time."""
+    sums: dict[bytes, int] = {}
+    for data, time, diff in rows:
+        if less_equal(time, as_of):
+            sums[data] = sums.get(data, 0) + diff
+    return sorted((data, diff) for data, diff in sums.items() if diff)

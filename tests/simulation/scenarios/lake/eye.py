@@ -65,10 +65,9 @@ class Eye:
         self._estate = estate
         world = estate.world
         node = world.node("eye")
-        cloud = nearby(world)
         self._objects = world.cloud.store.objects
-        self._area = estate.versions(node, cloud)
-        self._pending = estate.pending(node, cloud)
+        stores = estate.stores(node, nearby(world))
+        self._area, self._pending = stores.versions, stores.pending
         self.head = Area.first(estate.minimum)
         self.versions: dict[int, Area] = {0: self.head}
         self.chain: list[ChainLink] = []

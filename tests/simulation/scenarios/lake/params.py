@@ -30,6 +30,9 @@ class LakeParams:
     parallelism: appends of a writer that are in flight at once
     part_bytes: of a large batch; 0: no batch is large
     closed: how probable it is that an append closes the collection
+    sessions: how long handles of readers are used: ``short`` or ``any``
+    lateness: seconds that an effect comes after its failure, at most
+    pace: seconds between two appends of a writer, at most
     """
 
     appends: Appends
@@ -51,9 +54,11 @@ class LakeParams:
     parallelism: int
     part_bytes: int
     closed: float
-    listeners: int = 0
+    sessions: str
+    lateness: float
+    pace: float
+    listeners: int
     deleters: int = 0
-    pinners: int = 0
 
 
 def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
@@ -63,21 +68,25 @@ def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
         appends=rng.choice((Appends.DEFINITE, Appends.COMPARE)),
         kind=kind,
         metastore=rng.choice(("put-if-absent", "put-if-absent", "if-match", "server", "dynamodb")),
-        edge=12 if kind is TimeKind.U64 else 5,
+        edge=40 if kind is TimeKind.U64 else 7,
         page_keys=rng.choice((2, 5, 1000)),
         names=rng.choice((1, 2)),
         copies=rng.choice((1, 2)),
+        listeners=rng.choice((0, 1)),
         readers=rng.choice((1, 1, 2)),
-        controllers=rng.choice((1, 1, 2)),
-        active_seconds=rng.choice((0.5, 1.0, 2.0)),
-        faults=rng.choice((0.5, 1.0, 2.0)),
-        crashes=rng.choice((0.1, 0.3, 0.6)),
-        freezes=rng.choice((0.1, 0.3, 0.6)),
-        lives=rng.choice((1, 2, 3)),
-        lease_ms=rng.choice((200, 500, 2_000)),
-        poll_ms=rng.choice((10, 40)),
+        controllers=rng.choice((1, 2, 2)),
+        active_seconds=rng.choice((2.0, 4.0)),
+        faults=rng.choice((0.1, 0.4, 1.0)),
+        crashes=rng.choice((0.0, 0.2, 0.5)),
+        freezes=rng.choice((0.0, 0.2, 0.5)),
+        lives=4,
+        lease_ms=rng.choice((100, 200, 500)),
+        poll_ms=rng.choice((20, 40)),
         parallelism=rng.choice((1, 2, 4)),
         part_bytes=0,
-        closed=rng.choice((0.0, 0.02)),
+        closed=rng.choice((0.0, 0.01)),
+        sessions=rng.choice(("short", "any")),
+        lateness=rng.choice((0.5, 2.0, 10.0)),
+        pace=rng.choice((0.05, 0.2)),
     )
     return replace(drawn, **fixed)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Coroutine
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
+from metastores.names import MERGED_AREAS
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.times import Time
 from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.writer import builder, writer
 from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS, FaultPlan
 from tests.simulation.loop import Interleaving, SimTask
 from tests.simulation.node import Node, NodeCrashedError
 from tests.simulation.runtime import OffloadDelay, derived_rng
-from tests.simulation.scenarios.lake.controllers import Controller, control
+from tests.simulation.scenarios.lake.controllers import bring_to_rest, control
 from tests.simulation.scenarios.lake.estate import FOLDER, Estate
 from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.listeners import listen
 from tests.simulation.scenarios.lake.params import SKEW_MS, LakeParams, draw
 from tests.simulation.scenarios.lake.readers import read
 from tests.simulation.scenarios.lake.writers import write
@@ -29,8 +35,9 @@ from tests.simulation.world import World
 
 Act = Callable[[Node], Coroutine[Any, Any, None]]
 REST_SECONDS = 60
-ROUNDS = 12
-"""So many of a last controller are enough for anything that was left."""
+LATENCY, DELAY = (0.0005, 0.008), (0.02, 0.6)
+MOST_FREEZES = 3
+"""Of one life of a process."""
 
 
 class LakePlay:
@@ -45,6 +52,10 @@ class LakePlay:
 
     async def run(self) -> Stats:
         """All of it."""
+        with _small_parts(self.params.part_bytes):
+            return await self._run()
+
+    async def _run(self) -> Stats:
         self.people()
         await asyncio.sleep(self.params.active_seconds)
         await self._calm()
@@ -62,12 +73,14 @@ class LakePlay:
             self.start(f"writer-{name}", functools.partial(_writing, estate, name))
         for number in range(params.readers):
             self.start(f"reader{number}", lambda node: read(estate, self.eye, node))
+        for number in range(params.listeners):
+            self.start(f"listener{number}", functools.partial(_listening, estate, self.eye, f"listener{number}"))
         for number in range(params.controllers):
             self.start(f"controller{number}", lambda node: control(estate, node))
 
     def start(self, name: str, act: Act) -> None:
         """A process that lives some times."""
-        life = self._lives(name, self.world.rng.uniform(0, self.params.active_seconds * 0.5), act)
+        life = self._lives(name, self.world.rng.uniform(0, self.params.active_seconds * 0.3), act)
         self._tasks.append(self.world.loop.create_task(life, name=f"life of {name}"))
 
     async def _lives(self, name: str, at: float, act: Act) -> None:
@@ -90,17 +103,18 @@ class LakePlay:
         params, rng = self.params, self.world.rng
         node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
         if rng.random() < params.crashes:
-            node.crash_after(int(10 ** rng.uniform(0.5, 3)))
-        if rng.random() < params.freezes:
-            node.freeze_after(int(10 ** rng.uniform(0.5, 3)), None if rng.random() < 0.3 else rng.uniform(0.05, 3))
-            self.estate.count("frozen")
+            node.crash_after(_some_steps(rng))
+        for _ in range(MOST_FREEZES):
+            if rng.random() < params.freezes:
+                node.freeze_after(_some_steps(rng), None if rng.random() < 0.1 else rng.uniform(0.05, 1))
+                self.estate.count("frozen")
         return node
 
     # ---- the end
 
     async def _calm(self) -> None:
         """Nothing goes wrong any more; sleepers wake, what was late lands, and everybody ends."""
-        self.world.plan = NO_FAULTS
+        self.world.plan = replace(NO_FAULTS, latency=LATENCY)
         self.estate.over = True
         for _ in range(REST_SECONDS):
             for node in list(self.world.nodes.values()):
@@ -118,9 +132,7 @@ class LakePlay:
         """P5, P7, P14: what the last controller and a reader find has all that was acknowledged."""
         self._judge_chain()
         node = self.world.node("last")
-        controller = Controller(self.estate, node, quiet=True)
-        await node.run(controller.claim())
-        await node.run(controller.round())
+        await node.run(bring_to_rest(self.estate, node, lambda: True))
         await node.run(self._read_all(node))
 
     def _judge_chain(self) -> None:
@@ -136,15 +148,15 @@ class LakePlay:
 
     async def _read_all(self, node: Node) -> None:
         estate = self.estate
-        reader = await open_reader(estate.reading(node))
+        reader = await open_reader(estate.stores(node).reading())
         upper = self.eye.head.upper
-        for as_of in self._grid():
-            if reader.since.less_equal(as_of) and not upper.less_equal(as_of):
-                snapshot = await reader.snapshot(as_of)
-                found = sorted([row async for row in snapshot.rows()])
-                snapshot.close()
-                if found != estate.contents(as_of):
-                    raise Violation("final", f"at {as_of}: {found}, expected {estate.contents(as_of)}")
+        known = [as_of for as_of in self._grid() if reader.since.less_equal(as_of) and not upper.less_equal(as_of)]
+        for as_of in [*known[-1:], *self.world.rng.sample(known, min(len(known), 4))]:
+            snapshot = await reader.snapshot(as_of)
+            found = sorted([row async for row in snapshot.rows()])
+            snapshot.close()
+            if found != estate.contents(as_of):
+                raise Violation("final", f"at {as_of}: {found}, expected {estate.contents(as_of)}")
         await reader.expire()
         for ack in estate.acks:
             for as_of in self._grid():
@@ -163,34 +175,49 @@ class LakePlay:
         """P9: a writer closes the collection, so that nothing is beyond its end; then there is what is reachable."""
         node = self.world.node("closer")
         await node.run(self._close(node))
-        await asyncio.sleep(3 * self.params.lease_ms / 1000)
-        controller = Controller(self.estate, self.world.node("last"), quiet=True)
-        node = controller.node
-        await node.run(controller.claim())
-        for _ in range(ROUNDS):
-            await node.run(controller.round())
-            await asyncio.sleep(2 * self.params.lease_ms / 1000)
-        self._judge_garbage()
+        node = self.world.node("last")
+        await node.run(bring_to_rest(self.estate, node, lambda: self._garbage() is None))
+        left = self._garbage()
+        if left is not None:
+            raise Violation("garbage", f"left for ever: {left}")
 
     async def _close(self, node: Node) -> None:
-        writer = await open_writer(self.estate.writing(node, "closer"), self.params.appends)
-        if not writer.upper.is_done:
-            rows = self.estate.rows(writer.upper, DONE) if self.params.appends is Appends.DEFINITE else []
-            await writer.append(rows, upper=DONE)
-        await writer.close()
+        closer = await open_writer(self.estate.stores(node).writing("closer"), self.params.appends)
+        if not closer.upper.is_done:
+            rows = self.estate.rows(closer.upper, DONE) if self.params.appends is Appends.DEFINITE else []
+            await closer.append(rows, upper=DONE)
+        await closer.close()
 
-    def _judge_garbage(self) -> None:
+    def _garbage(self) -> str | None:
+        """What is there beside the head and its one batch."""
         head = self.eye.head
         named = {batch.name for batch in head.batches if batch.rows}
         keys = [key.removeprefix(f"{FOLDER}/") for key in self.world.cloud.store.objects]
-        left = [key for key in keys if key not in named and not key.startswith("merged_areas/")]
-        if left:
-            raise Violation("garbage", f"left for ever: {left[:3]}")
-        missing = named.difference(keys)
-        if missing:
+        if missing := named.difference(keys):
             raise Violation("missing", f"version {head.version} names {missing}")
-        if len(head.batches) > 1:
-            raise Violation("garbage", f"{len(head.batches)} batches are left")
+        left = [key for key in keys if key not in named and not key.startswith(MERGED_AREAS.folder)]
+        if left or len(head.batches) > 1:
+            return f"{left[:3]} and {len(head.batches)} batches"
+        return None
+
+
+@contextlib.contextmanager
+def _small_parts(nbytes: int) -> Iterator[None]:
+    """Large batches are put in parts of so many bytes; of as many as the product does, if 0."""
+    kept = builder.PART_BYTES
+    try:
+        builder.PART_BYTES = writer.PART_BYTES = nbytes or kept
+        yield
+    finally:
+        builder.PART_BYTES = writer.PART_BYTES = kept
+
+
+def _some_steps(rng: random.Random) -> int:
+    return int(10 ** rng.uniform(0.7, 3.2))
+
+
+async def _listening(estate: Estate, eye: Eye, name: str, node: Node) -> None:
+    await listen(estate, eye, node, name)
 
 
 async def _writing(estate: Estate, name: str, node: Node) -> None:
@@ -204,10 +231,10 @@ def lake_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
         return draw(derived_rng(seed, "params"), fixed)
 
     def make(seed: int, keep_trace: bool) -> World:
-        rng = derived_rng(seed, "world of a collection")
+        rng, drawn = derived_rng(seed, "world of a collection"), params(seed)
         return World(
             seed,
-            plan=FaultPlan(lateness=(0.02, rng.choice((1.0, 10.0, 60.0)))).scaled(params(seed).faults),
+            plan=FaultPlan(latency=LATENCY, delay=DELAY, lateness=(0.02, drawn.lateness)).scaled(drawn.faults),
             interleaving=rng.choice((Interleaving.DOMAINS, Interleaving.DOMAINS, Interleaving.FIFO)),
             offload=OffloadDelay(rng.choice((0.0, 0.01)), 0.0),
             keep_trace=keep_trace,

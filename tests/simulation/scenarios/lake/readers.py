@@ -16,17 +16,20 @@ from tests.simulation.node import Node
 from tests.simulation.scenarios.lake.estate import Estate
 from tests.simulation.scenarios.lake.eye import Eye
 
+SESSIONS = {"short": (1, 2, 4), "any": (2, 8, 30)}
+"""How much a handle is asked before it is given up."""
+
 
 async def read(estate: Estate, eye: Eye, node: Node) -> None:
     """Open a handle and use it until it is lost; begin again."""
     sleep = node.runtime.clock.sleep
     for _ in estate.turns():
         try:
-            reader = await open_reader(estate.reading(node), note=node.name)
+            reader = await open_reader(estate.stores(node).reading(), note=node.name)
         except ClosedError:
             estate.count("closed")
             return
-        except UnavailableError:
+        except (LeaseLostError, UnavailableError):
             await sleep(0.05)
             continue
         expired = eye.believe(node, lambda reader=reader: reader._hold.handle)  # type: ignore[misc]
@@ -59,20 +62,25 @@ class Reading:
     async def run(self) -> None:
         """Until the handle is given up, or nothing is left to ask."""
         estate, rng = self.estate, self.rng
-        for _ in range(rng.choice((2, 8, 30))):
+        for _ in range(rng.choice(SESSIONS[estate.params.sessions])):
             if estate.over or not self.reader.since.elements:
                 return
             chance = rng.random()
-            if chance < 0.7:
+            if chance < 0.6:
                 await self.look()
             elif chance < 0.85:
-                await self.reader.downgrade_since(Frontier([self._ahead(rng.choice((1, 2, 5)))]))
+                await self.give_up()
             else:
                 await self.nap()
 
     async def nap(self) -> None:
         """As long as the lease lasts, or not."""
-        await self.node.runtime.clock.sleep(self.rng.choice((0.02, 0.1, 0.5, 1.5)))
+        await self.node.runtime.clock.sleep(self.rng.choice((0.01, 0.05, 0.3)))
+
+    async def give_up(self) -> None:
+        """Some times; of pairs perhaps so that two elements are left."""
+        ahead = [self._ahead(self.rng.choice((2, 2, 4))) for _ in range(self.rng.choice((1, 2)))]
+        await self.reader.downgrade_since(Frontier(ahead).join(self.reader.since))
 
     def _ahead(self, most: int) -> Time:
         """A time beyond the since."""
@@ -82,10 +90,9 @@ class Reading:
     async def look(self) -> None:
         """One snapshot."""
         estate, rng = self.estate, self.rng
-        as_of = join(self._ahead(4), self._ahead(1))
-        as_of = tuple(min(number, estate.params.edge) for number in as_of)
+        as_of = self._as_of()
         try:
-            async with asyncio.timeout(rng.choice((0.1, 0.5, 3.0))):
+            async with asyncio.timeout(rng.choice((0.02, 0.1, 0.3))):
                 snapshot = await self.reader.snapshot(as_of if len(as_of) > 1 else as_of[0])
         except TimeoutError:
             estate.count("waited in vain")
@@ -99,6 +106,14 @@ class Reading:
                 if with_naps:
                     await self.nap()
                 await self._compare(snapshot)
+
+    def _as_of(self) -> Time:
+        """Mostly a time that somebody was told is complete."""
+        for _ in range(4):
+            as_of = join(self._ahead(self.rng.choice((1, 3, 6))), self._ahead(1))
+            if any(not ack.upper.less_equal(as_of) for ack in self.estate.acks):
+                break
+        return tuple(min(number, self.estate.params.edge) for number in as_of)
 
     async def _compare(self, snapshot: Snapshot) -> None:
         found = sorted([row async for row in snapshot.rows()])

@@ -4,10 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slate_async.collections.codec.life import Appends
 from tests.simulation.scenarios.lake.play import lake_scenario
 from tests.simulation.scenarios.protocol import Scenario
 
 LAKES: Sequence[Scenario] = (
-    lake_scenario("collections-writers", "the product's writers of both kinds, all faults", names=2, copies=2),
-    lake_scenario("collections-readers", "the product's readers beside writers and controllers, all faults", readers=3),
+    lake_scenario(
+        "collections-writers",
+        "the product's writers, several of one name and of others, beside its controllers and a reader: all faults",
+        names=2,
+        copies=2,
+        readers=1,
+        listeners=0,
+    ),
+    lake_scenario(
+        "collections-readers",
+        "the product's readers and listeners beside its writers and controllers: all faults",
+        readers=2,
+        listeners=1,
+    ),
+    lake_scenario(
+        "collections-controllers",
+        "controllers of the product that take the role from each other, by themselves and when asked: all faults",
+        controllers=3,
+        readers=1,
+        listeners=1,
+    ),
+    lake_scenario(
+        "collections-pipelined",
+        "appends in flight at once, acknowledged in order, cancelled: all faults",
+        appends=Appends.DEFINITE,
+        parallelism=5,
+        crashes=0.5,
+        readers=1,
+    ),
+    lake_scenario(
+        "collections-parts",
+        "large batches in parts, whose writers die between parts and index: all faults",
+        part_bytes=200,
+        crashes=0.5,
+    ),
 )

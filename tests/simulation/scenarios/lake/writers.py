@@ -22,7 +22,7 @@ async def write(estate: Estate, node: Node, name: str) -> None:
     for _ in estate.turns():
         try:
             writer = await open_writer(
-                estate.writing(node, name), estate.params.appends, flush_parallelism=estate.params.parallelism
+                estate.stores(node).writing(name), estate.params.appends, flush_parallelism=estate.params.parallelism
             )
         except ClosedError:
             estate.count("closed")
@@ -55,7 +55,7 @@ class _Writing:
 
     async def nap(self) -> None:
         """Now and then."""
-        await self.node.runtime.clock.sleep(self.rng.choice((0, 0, 0.01, 0.1)))
+        await self.node.runtime.clock.sleep(self.rng.choice((0, 0, self.rng.uniform(0, self.estate.params.pace))))
 
     async def append(self, rows: list[Row], lower: Frontier, upper: Frontier) -> None:
         """In one of the ways there are: whole, or as a large batch piece by piece."""

@@ -159,6 +159,12 @@ def test_an_idle_controller_publishes_nothing() -> None:
     assert Publish(1, None, None).apply(newest) is None
 
 
+def test_a_hold_on_a_version_newer_than_the_head_known_makes_no_version_that_must_not_be() -> None:
+    """Another controller went on, and a reader has its version: the commit shows that, and the edit is judged anew."""
+    new = applied(AREA, Publish(1, None, AREA.version + 3))
+    assert (new.version, new.floor) == (10, 10)
+
+
 def test_a_round_is_one_version() -> None:
     new = applied(AREA, Publish(1, at(7), None, ABSORB))
     assert (new.version, new.floor, new.bound, new.upper) == (10, 10, at(7), at(12))
