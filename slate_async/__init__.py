@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from slate_async import collections as collections
     from slate_async import sync as sync
     from slate_async.arguments import BytesLike, Duration
+    from slate_async.bridges.envelopes import Envelope, relay_schema
+    from slate_async.bridges.relay import Relay, relay
+    from slate_async.bridges.to_database import DatabaseRelay, relay_to_database
     from slate_async.codec.header import ObjectHeader, ObjectKind
     from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
     from slate_async.collections.collection import Collection
@@ -103,6 +106,9 @@ else:
             "slate_async.collections": "",
             "slate_async.sync": "",
             "slate_async.arguments": "BytesLike Duration",
+            "slate_async.bridges.envelopes": "Envelope relay_schema",
+            "slate_async.bridges.relay": "Relay relay",
+            "slate_async.bridges.to_database": "DatabaseRelay relay_to_database",
             "slate_async.codec.header": "ObjectHeader ObjectKind",
             "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
             "slate_async.collections.collection": "Collection",
@@ -199,11 +205,13 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "DatabasePath",
+    "DatabaseRelay",
     "Db",
     "DbCompactor",
     "DbReader",
     "Duplicates",
     "Duration",
+    "Envelope",
     "Environment",
     "EventKind",
     "EventSink",
@@ -259,6 +267,7 @@ __all__ = [
     "Readable",
     "ReaderStatus",
     "RecordBatch",
+    "Relay",
     "Row",
     "RowStatistics",
     "RunInspection",
@@ -293,4 +302,7 @@ __all__ = [
     "open_ingest",
     "open_ingest_task",
     "open_reader",
+    "relay",
+    "relay_schema",
+    "relay_to_database",
 ]

@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias
-
 import pyarrow as pa
 
-from slate_async.collections.reader.handle import ReadHandle
-from slate_async.collections.writer.writer import Writer
+from slate_async.collections.info import CollectionInfo
 from slate_async.database.db import Db
 from slate_async.database.reader import DbReader
 from slate_async.errors import InvalidError
 from slate_async.runtime.protocol import Runtime
 
-RelayedDatabase: TypeAlias = Db | DbReader
-"""A database that is open, by its writer or a reader: either has change feeds."""
 
-
-class JoinedCollection(Protocol):
-    """A collection, which knows nothing until it is used."""
-
-    @property
-    def name(self) -> str:
-        """In its lake."""
-        ...
-
-    async def info(self) -> Any:
-        """What it is: its name and life, its data columns, kind of times and of appends."""
-        ...
-
-    def writer(self, name: str = "main") -> AbstractAsyncContextManager[Writer]:
-        """A writer that goes on where the collection ends."""
-        ...
-
-    def reader(self, note: str = "") -> AbstractAsyncContextManager[ReadHandle]:
-        """A leased read handle."""
-        ...
-
-
-def check_fits(info: Any, data: pa.Schema) -> None:
+def check_fits(info: CollectionInfo, data: pa.Schema) -> None:
     """Raise `InvalidError` unless a collection of ``info`` holds ``data`` at u64 times, by ``compare`` appends."""
-    if str(info.appends) != "compare":
+    if info.appends != "compare":
         raise InvalidError(
             f"a relay writes collections whose appends are compare, for a feed's first snapshot depends on where its"
             f" history begins; those of {info.name} are {info.appends}"
         )
-    if str(info.time) != "u64":
+    if info.time != "u64":
         raise InvalidError(f"the times of a change feed are u64, those of {info.name} are {info.time}")
     if info.data != data:
         raise InvalidError(f"{info.name} has {shown(info.data)}; create it with data=relay_schema(envelope)")
@@ -59,6 +31,6 @@ def shown(data: type[bytes] | pa.Schema) -> str:
     return f"the columns {', '.join(f'{field.name} {field.type}' for field in data)}"
 
 
-def runtime_of(database: RelayedDatabase) -> Runtime:
+def runtime_of(database: Db | DbReader) -> Runtime:
     """Where the clock and the threads of ``database`` come from."""
     return database._context.runtime

@@ -20,11 +20,14 @@ from typing import Self
 from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.contents import STATE_BYTES, Contents
 from slate_async.bridges.envelopes import Envelope, Enveloping, KeySpan, LogEnvelope, UpsertEnvelope, relay_schema
-from slate_async.bridges.joined import JoinedCollection, RelayedDatabase, check_fits, runtime_of
+from slate_async.bridges.joined import check_fits, runtime_of
 from slate_async.bridges.relay_run import MOST_TRIES, OvertakenError, RelayProgress, RelayRun
+from slate_async.collections.collection import Collection
 from slate_async.collections.core.errors import SinceError
 from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.times import TimeKind
+from slate_async.database.db import Db
+from slate_async.database.reader import DbReader
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 
@@ -35,9 +38,9 @@ PAUSE_S = 1.0
 
 
 def relay(
-    database: RelayedDatabase,
+    database: Db | DbReader,
     subscription: str,
-    collection: JoinedCollection,
+    collection: Collection,
     *,
     envelope: Envelope = "log",
     start: BytesLike | None = None,
@@ -66,9 +69,9 @@ class Relay:
 
     def __init__(
         self,
-        database: RelayedDatabase,
+        database: Db | DbReader,
         subscription: str,
-        collection: JoinedCollection,
+        collection: Collection,
         envelope: Envelope,
         span: KeySpan,
         state_bytes: int,

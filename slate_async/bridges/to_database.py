@@ -21,7 +21,8 @@ from weakref import WeakKeyDictionary
 
 from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.delta_rows import KeyChange, check_applies, check_columns, key_changes
-from slate_async.bridges.joined import JoinedCollection, runtime_of
+from slate_async.bridges.joined import runtime_of
+from slate_async.collections.collection import Collection
 from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.names import check_name
 from slate_async.collections.core.times import TimeKind
@@ -47,7 +48,7 @@ class DatabaseRelayProgress:
 
 
 def relay_to_database(
-    collection: JoinedCollection, database: Db, name: str, *, upper_key: BytesLike | None = None
+    collection: Collection, database: Db, name: str, *, upper_key: BytesLike | None = None
 ) -> DatabaseRelay:
     """What keeps the rows of ``collection`` in ``database``. Its data columns are key and value, and expire_time if it
     has that; its times are u64; a key is there once or not at all.
@@ -66,7 +67,7 @@ def relay_to_database(
 class DatabaseRelay:
     """Made by `relay_to_database`. Its runs end with the ``async with`` block."""
 
-    def __init__(self, collection: JoinedCollection, database: Db, name: str, upper_key: bytes) -> None:
+    def __init__(self, collection: Collection, database: Db, name: str, upper_key: bytes) -> None:
         self._collection = collection
         self._database = database
         self._name = name
@@ -113,7 +114,7 @@ class DatabaseRelay:
 
     async def __aenter__(self) -> Self:
         info = await self._collection.info()
-        if str(info.time) != "u64":
+        if info.time != "u64":
             raise InvalidError(f"a database takes a collection with times of u64; those of {info.name} are {info.time}")
         check_columns(info.data, info.name)
         self._life = f"{info.name}/{info.life}"

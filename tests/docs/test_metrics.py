@@ -19,6 +19,9 @@ async def test_the_page_has_every_metric() -> None:
         await db.put(b"k", b"v")
         handles = [db, await env.open_reader("memory://metrics/db"), await env.open_compactor("memory://metrics/db")]
         handles += [await env.open_gc("memory://metrics/db"), await env.open_ingest("memory://metrics/db")]
+        lake = await slate.open_collections("memory://metrics/lake", environment=env)
+        orders = lake.collection("orders")
+        handles += [slate.relay(db, "relay-a", orders), slate.relay_to_database(orders, db, "copy")]
         for handle in handles:
             for name in handle.metrics():
                 listed = f"{REQUESTS}*" if name.startswith(REQUESTS) else name

@@ -1,0 +1,157 @@
+"""Orders, end to end: a shop, two relays, a view that is killed and started again, and the proof that it is right.
+
+    python docs/examples/orders/run.py --seconds 20
+
+README.md, beside this file, explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import places
+from check import equal_at_every_time
+
+import slate_async as slate
+
+HERE = Path(__file__).resolve().parent
+
+
+class Processes:
+    """Those that run now, by name."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.running: dict[str, asyncio.subprocess.Process] = {}
+        self.killed = 0
+
+    async def start(self, name: str, script: str, *arguments: str) -> None:
+        """A process of its own, which writes what it says to a file."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = await asyncio.create_subprocess_exec(
+                sys.executable, str(HERE / script), self.url, *arguments, stdout=log, stderr=log
+            )
+
+    async def begin(self, name: str) -> None:
+        """A relay, or the view."""
+        if name == "view":
+            await self.start(name, "view.py")
+        else:
+            await self.start(name, "relays.py", name)
+
+    def check(self) -> None:
+        """Raise RuntimeError if one has failed."""
+        for name, process in self.running.items():
+            if process.returncode:
+                raise RuntimeError(f"{name} has failed; its log says why")
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL: it finishes nothing."""
+        self.check()
+        process = self.running.pop(name)
+        process.kill()
+        await process.wait()
+
+    async def end(self) -> None:
+        """All of them."""
+        for process in self.running.values():
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def disturb(processes: Processes, rng: random.Random) -> None:
+    """Kill the view, or a relay, at random, and start it again."""
+    while True:
+        await asyncio.sleep(rng.uniform(1.0, 3.0))
+        name = rng.choice(("view", "view", "relay-a", "relay-b"))
+        await processes.kill(name)
+        processes.killed += 1
+        await processes.begin(name)
+
+
+async def shown(revenue: slate.collections.ReadHandle, as_of: int) -> None:
+    """The best customers at a time."""
+    async with await revenue.snapshot(as_of) as snapshot:
+        rows = sorted((await snapshot.to_arrow()).to_pylist(), key=lambda row: -row["cents"])
+    best = ", ".join(f"{row['name']} {row['cents'] / 100:.2f} ({row['orders']})" for row in rows[:3])
+    print(f"at {as_of}: {len(rows)} customers; {best}", flush=True)
+
+
+async def watch(revenue: slate.collections.ReadHandle) -> None:
+    """Print the view now and then."""
+    async with revenue.listen(start=0) as listener:
+        async for delta in listener:
+            if delta.updates.num_rows:
+                await shown(revenue, delta.upper.elements[0][0] - 1)
+                await asyncio.sleep(2)
+
+
+async def run(url: str, seconds: float, seed: int, folder: Path) -> None:
+    """The whole of it. Raises AssertionError if the view was wrong at any time."""
+    processes, closing, rng = Processes(url, folder), folder / "closing", random.Random(seed)
+    async with slate.open_collections(places.lake(url)) as lake:
+        data = slate.relay_schema("upsert")
+        orders = await lake.create(places.ORDERS, data=data, appends="compare")
+        customers = await lake.create(places.CUSTOMERS, data=data, appends="compare")
+        revenue = await lake.create(places.REVENUE, data=places.REVENUE_ROWS, appends="compare")
+        try:
+            await processes.start("shop", "shop.py", str(seed), str(closing))
+            while not await is_open(url):
+                processes.check()
+                await asyncio.sleep(0.1)
+            for name in ("relay-a", "relay-b", "view"):
+                await processes.begin(name)
+            background = [asyncio.create_task(work) for work in (disturb(processes, rng), watch(revenue))]
+            await asyncio.wait(background, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            closing.touch()
+            await asyncio.wait_for(processes.running["shop"].wait(), 60)
+            last = int(closing.read_text())
+            async with asyncio.timeout(120):
+                await shown(revenue, last)  # which waits until the view is there
+            for task in background:
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.result()
+        finally:
+            await processes.end()
+        readers = {places.ORDERS: orders, places.CUSTOMERS: customers, places.REVENUE: revenue}
+        times = await equal_at_every_time(readers, last + 1)
+    print(f"{processes.killed} processes were killed; the view equals a recomputation at all {times} times")
+
+
+async def is_open(url: str) -> bool:
+    """Whether the shop has made its database."""
+    try:
+        async with slate.open_reader(places.database(url), pin=False):
+            return True
+    except slate.NotFoundError:
+        return False
+
+
+def main() -> None:
+    """Arguments, and a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20, help="how long the shop is open")
+    parser.add_argument("--seed", type=int, default=1, help="of what happens, and of who is killed when")
+    parser.add_argument("--url", help="where everything is stored; a folder that is removed afterwards if left out")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="orders-") as folder:
+        url = asked.url or Path(folder).as_uri()
+        try:
+            asyncio.run(run(url, asked.seconds, asked.seed, Path(folder)))
+        except BaseException:
+            for log in sorted(Path(folder).glob("*.log")):
+                print(f"---- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+            raise
+
+
+if __name__ == "__main__":
+    main()

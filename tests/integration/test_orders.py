@@ -1,0 +1,32 @@
+"""The example of orders: a view of two collections, whose processes are killed, is right at every time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.slices import slice_seed
+
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "examples" / "orders" / "run.py"
+
+
+def test_the_example_of_orders_is_right_at_every_time(request: pytest.FixtureRequest) -> None:
+    seconds = 60 if request.config.getoption("--full") else 7
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--seconds", str(seconds), "--seed", str(slice_seed())],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-8000:]
+    found = re.search(r"(\d+) processes were killed; the view equals a recomputation at all (\d+) times", done.stdout)
+    assert found, done.stdout
+    killed, times = map(int, found.groups())
+    assert killed >= 1
+    assert times > 20
