@@ -123,6 +123,9 @@ class LifeStores:
             versions=self.versions,
             runtime=self.runtime,
             deadline_ms=self.settings.retry_deadline_ms,
+            poll_interval_ms=self.settings.poll_interval_ms,
+            max_pending=self.settings.max_pending,
+            part_bytes=self.settings.part_bytes,
             pokes=self.pokes,
         )
 

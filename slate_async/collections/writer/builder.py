@@ -2,7 +2,7 @@
 
 Nothing is in before that object is, and then all of it. Parts that nobody names are garbage by their name.
 
-Memory: `PART_BYTES` of updates that wait, and `PARALLEL_PARTS` times as much that is on its way.
+Memory: ``part_bytes`` of updates that wait, and `PARALLEL_PARTS` times as much that is on its way.
 
 Rule C5 of collections.
 """
@@ -30,8 +30,6 @@ from slate_async.collections.writer.puts import Puts, WriterContext
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.runtime.supervisor import Supervisor
 
-PART_BYTES = 16 << 20
-"""Updates of a part, before they are compressed."""
 PARALLEL_PARTS = 2
 
 
@@ -71,10 +69,10 @@ class PartsWriter:
             batch = self._checked(updates)
         self._diff_sum += sum_of_diffs(batch)
         self._rows += batch.num_rows
-        step = max(1, batch.num_rows * PART_BYTES // max(batch.nbytes, 1))
+        step = max(1, batch.num_rows * self._context.part_bytes // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, step):
             piece = batch.slice(start, step)
-            if self._waiting and self._waiting_bytes + piece.nbytes > PART_BYTES:
+            if self._waiting and self._waiting_bytes + piece.nbytes > self._context.part_bytes:
                 await self._send()
             self._waiting.append(piece)
             self._waiting_bytes += piece.nbytes
@@ -105,7 +103,8 @@ class PartsWriter:
             await self._sent()
         number = self._begun
         if number == MAX_PARTS:
-            raise InvalidError(f"a batch has at most {MAX_PARTS} parts of {PART_BYTES} bytes", outcome="not_applied")
+            size = self._context.part_bytes
+            raise InvalidError(f"a batch has at most {MAX_PARTS} parts of {size} bytes", outcome="not_applied")
         updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow)
         description = Description(
             self._bounds.lower,

@@ -39,6 +39,7 @@ class CompareAppends:
         self._context = context
         self._puts = Puts(context)
         self.coverage = Frontier.minimum(context.schema.kind)
+        self.pending: list[Frontier] = []  # of others, too, and not counted
         self.last = ""
         self._is_end = False
 

@@ -26,12 +26,14 @@ from slate_async.errors import InvalidError
 
 
 class DefiniteAppends:
-    """Appends of one writer, some at a time. ``accepted``: where the last one ends that was not refused."""
+    """Appends of one writer, some at a time. ``accepted``: where the last one ends that was not refused.
+    ``pending``: uppers of what the merged area did not have when it was opened."""
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
         self._puts = Puts(context)
         self.coverage = self.accepted = Frontier.minimum(context.schema.kind)
+        self.pending: list[Frontier] = []
 
     async def restart(self) -> None:
         """Find out where the shard ends. The listing comes first: what is collected after it, the head has."""
@@ -39,6 +41,7 @@ class DefiniteAppends:
         head = await self._context.head(None)
         check_open(head)
         self.coverage = self.accepted = extend(head.upper, own).coverage
+        self.pending = [batch.upper for batch in own if not batch.upper <= head.upper]
 
     def place(self, batch: Batch) -> DefiniteAppend:
         """What of ``batch`` is to be put. Raises `UpperMismatchError` for a gap before it."""

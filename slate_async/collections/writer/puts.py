@@ -37,6 +37,9 @@ class WriterContext:
     name: of the collection, for messages
     shard: what the appends go to: the writer's name, or the one shard of ``compare`` appends
     deadline_ms: of one append, all its attempts included
+    poll_interval_ms: between two looks at the head, for what waits
+    part_bytes: updates of a part of a large batch, before they are compressed
+    max_pending: appends of one writer that wait for the controller; more of them wait to be appended
     pokes: poked after each acknowledgement, so that readers in this process look at once
     """
 
@@ -47,6 +50,9 @@ class WriterContext:
     versions: AreaVersions
     runtime: Runtime
     deadline_ms: int
+    poll_interval_ms: int = 500
+    part_bytes: int = 16 << 20
+    max_pending: int = 10_000
     pokes: Pokes = field(default_factory=Pokes)
 
     def backoff(self, what: str) -> Backoff:

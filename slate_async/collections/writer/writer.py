@@ -18,8 +18,9 @@ from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.names import COMPARE_SHARD, check_name
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
+from slate_async.collections.writer.backlog import Backlog
 from slate_async.collections.writer.batches import Batch, bounds_of, checked, sum_of_diffs
-from slate_async.collections.writer.builder import PART_BYTES, BatchBuilder, PartsWriter
+from slate_async.collections.writer.builder import BatchBuilder, PartsWriter
 from slate_async.collections.writer.compare import CompareAppend, CompareAppends
 from slate_async.collections.writer.definite import DefiniteAppend, DefiniteAppends
 from slate_async.collections.writer.pipeline import Pipeline
@@ -71,6 +72,7 @@ class Writer(LoopHandle):
         self._context = context
         self._appends = appends
         self._supervisor = Supervisor(f"{context.name}/writer {context.shard}", lambda cause: None)
+        self._backlog = Backlog(context, appends.pending)
         self._pipeline = Pipeline(self._supervisor, parallelism, appends.go_back)
 
     @property
@@ -95,6 +97,8 @@ class Writer(LoopHandle):
             updates = self._context.schema.batch(updates)  # a copy of what the caller may change meanwhile
 
         async def prepare() -> Batch:
+            if self._backlog.is_full:
+                await self._backlog.room()
             return await self._prepared(updates, lower, upper)
 
         await self._pipeline.append(prepare, self._accept)
@@ -110,6 +114,8 @@ class Writer(LoopHandle):
 
         async def append(batch: Batch) -> None:
             async def prepare() -> Batch:
+                if self._backlog.is_full:
+                    await self._backlog.room()
                 return batch
 
             await self._pipeline.append(prepare, self._accept)
@@ -129,7 +135,10 @@ class Writer(LoopHandle):
 
     def _accept(self, batch: Batch) -> DefiniteAppend | CompareAppend:
         self._guard.check("not_applied")
-        return self._appends.place(batch)
+        placed = self._appends.place(batch)
+        if placed.batch is not None:
+            self._backlog.add(placed.batch.bounds.upper)
+        return placed
 
     def _parts(self, lower: FrontierLike | None, upper: FrontierLike) -> PartsWriter:
         appends = self._appends
@@ -141,7 +150,7 @@ class Writer(LoopHandle):
         self, updates: pa.RecordBatch | pa.Table, lower: FrontierLike | None, upper: FrontierLike
     ) -> Batch:
         self._guard.check("not_applied")
-        if updates.nbytes > PART_BYTES:
+        if updates.nbytes > self._context.part_bytes:
             parts = self._parts(lower, upper)
             await parts.add(updates)
             return await parts.finish()

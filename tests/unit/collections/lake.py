@@ -59,10 +59,11 @@ def fast_runtime() -> Runtime:
 
 @dataclass
 class Lake:
-    """One collection, as any number of processes see it."""
+    """One collection, as any number of processes see it. ``knobs``: of its writers."""
 
     store: StoreInHand
     supervisor: Supervisor
+    knobs: dict[str, Any] = field(default_factory=dict)
     opened: list[Writer] = field(default_factory=list)
 
     def versions(self, store: ObjectStore | None = None) -> AreaVersions:
@@ -80,7 +81,9 @@ class Lake:
         """What a writer works with."""
         shard = shard_of(writer, appends)
         pending, versions = self.pending(store), self.versions(store)
-        return WriterContext("orders", shard, BYTES, pending, versions, fast_runtime(), 2000)
+        return WriterContext(
+            "orders", shard, BYTES, pending, versions, fast_runtime(), **{"deadline_ms": 2000, **self.knobs}
+        )
 
     async def writer(self, appends: Appends, writer: str = "relay-a", **options: Any) -> Writer:
         """One more process that writes."""

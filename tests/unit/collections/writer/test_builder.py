@@ -24,9 +24,9 @@ def shard(appends: Appends) -> str:
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(lake: Lake) -> None:
     """Parts of some 400 rows."""
-    monkeypatch.setattr(builder, "PART_BYTES", 10_000)
+    lake.knobs["part_bytes"] = 10_000
 
 
 def as_rows(rows: int) -> list[tuple[bytes, int, int]]:
@@ -151,8 +151,7 @@ async def test_a_rival_at_the_same_place_leaves_the_parts_unnamed(lake: Lake) ->
     assert await lake.rows(["main"]) == (frontier(2), [(b"theirs", 0, 1)])
 
 
-async def test_an_append_of_much_is_put_in_parts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slate_async.collections.writer.writer.PART_BYTES", 10_000)
+async def test_an_append_of_much_is_put_in_parts(lake: Lake) -> None:
     writer = await lake.writer(Appends.DEFINITE)
     await asyncio.gather(writer.append(many(3000), lower=0, upper=7), writer.append([(b"x", 7, 1)], lower=7, upper=8))
     assert await lake.rows(["relay-a"]) == (frontier(8), sorted([*as_rows(3000), (b"x", 7, 1)]))

@@ -15,7 +15,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.names import PendingName
-from slate_async.collections.writer import builder, shared
+from slate_async.collections.writer import shared
 from slate_async.collections.writer.batches import bounds_of
 from slate_async.collections.writer.shared import PutParts, commit_parts, put_parts, stamp_of
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
@@ -51,8 +51,8 @@ def rows(data: str, time: int = 0) -> list[tuple[bytes, int, int]]:
     return [(text.encode(), time, 1) for text in data]
 
 
-async def test_what_several_processes_put_comes_in_as_one_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "PART_BYTES", 30)
+async def test_what_several_processes_put_comes_in_as_one_batch(lake: Lake) -> None:
+    lake.knobs["part_bytes"] = 30
     first, second, late = await put(lake, "a", "b", "c"), await put(lake, "d"), await put(lake, "a", "x")
     assert [len(found.parts) for found in (first, second, late)] == [3, 1, 2]
     assert await lake.rows(["main"]) == (frontier(0), []), "nothing is in before the commit"

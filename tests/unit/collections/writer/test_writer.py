@@ -190,10 +190,8 @@ async def test_an_append_may_be_cancelled_at_every_await(lake: Lake, appends: Ap
 
 
 @pytest.mark.parametrize("appends", KINDS)
-async def test_a_large_batch_may_be_cancelled_at_every_await(
-    lake: Lake, appends: Appends, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slate_async.collections.writer.builder.PART_BYTES", 2_000)
+async def test_a_large_batch_may_be_cancelled_at_every_await(lake: Lake, appends: Appends) -> None:
+    lake.knobs["part_bytes"] = 2_000
     rows = [(b"%06d" % number, 0, 1) for number in range(300)]
     upper = 0
     for turns in range(0, 60, 12 if isinstance(lake.store.inner, LocalStore) else 2):
