@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from slate_async.collections.core.garbage import Garbage, Why
     from slate_async.collections.core.times import Time, TimeLike
     from slate_async.collections.core.updates import UpdatesLike
+    from slate_async.collections.overview.views import GarbageView, HoldView, LayerBatch, Overview, Shard
     from slate_async.collections.reader.handle import ReadHandle
     from slate_async.collections.reader.listen import Delta, Listener
     from slate_async.collections.reader.snapshot import Snapshot
@@ -46,6 +47,7 @@ else:
             "slate_async.collections.core.garbage": "Garbage Why",
             "slate_async.collections.core.times": "Time TimeLike",
             "slate_async.collections.core.updates": "UpdatesLike",
+            "slate_async.collections.overview.views": "GarbageView HoldView LayerBatch Overview Shard",
             "slate_async.collections.reader.handle": "ReadHandle",
             "slate_async.collections.reader.listen": "Delta Listener",
             "slate_async.collections.reader.snapshot": "Snapshot",
@@ -70,11 +72,16 @@ __all__ = [
     "Executor",
     "FrontierLike",
     "Garbage",
+    "GarbageView",
     "HeldBack",
+    "HoldView",
+    "LayerBatch",
     "Listener",
     "MergeTask",
+    "Overview",
     "ReadHandle",
     "RoundReport",
+    "Shard",
     "Snapshot",
     "Time",
     "TimeLike",

@@ -15,6 +15,8 @@ from slate_async.collections.core.names import check_name
 from slate_async.collections.info import CollectionInfo, info_of
 from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.overview.look import look
+from slate_async.collections.overview.views import Overview
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport, finding_of
 from slate_async.collections.verify.verifier import verify
@@ -115,6 +117,13 @@ class Collection:
                 return await verify(stores.reading(), on_progress)
         except CorruptionError as error:  # its register
             return CollectionVerifyReport.unreadable(self._name, finding_of(error))
+
+    async def inspect(self) -> Overview:
+        """Its layers, shards, frontiers, holds and garbage now. Holds nothing and writes nothing.
+
+        Raises `NotFoundError`, `CorruptionError`, `UnavailableError`."""
+        async with self._stores() as stores:
+            return await look(stores.reading(), stores.life.number)
 
     def _opening(self, begin: Callable[[LifeStores], Awaitable[H]], what: str, call: str) -> Opening[H]:
         async def start() -> H:

@@ -17,7 +17,16 @@ from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.lake import Lake
 from slate_async.collections.open import open_collections
-from slate_async.errors import ClosedError, ConflictError, InvalidError, NotFoundError, SlateError, UnavailableError
+from slate_async.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidError,
+    NotFoundError,
+    SlateError,
+    UnavailableError,
+)
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, memory_store, settle, until
 from tests.unit.collections.lake import fast_runtime
@@ -165,6 +174,40 @@ async def test_names_are_found_whatever_they_begin_with_and_what_is_foreign_is_l
     assert {info.name for info in await lake.list()} == {"a", "a-b", "a0", "ab"}
     await lake.delete("a", force=True)
     assert {"A/collection", "a1", "zz/notes.txt", "readme.md", "a/1/notes.txt"} < set(await keys(store))
+
+
+async def test_it_is_looked_at_verified_and_kept(lake: Lake) -> None:
+    async with await lake.create("orders", note="billing"):
+        collection = lake.collection("orders")
+        await append(collection, [(b"a", 3, 1), (b"a", 3, -1), (b"b", 4, 2)], 5)
+        assert (await collection.inspect()).epoch == 0
+        async with collection.controller(background=False) as controller:
+            await controller.settle()
+            overview = await collection.inspect()
+        assert (overview.epoch, overview.upper, overview.rows, len(overview.layers)) == (1, "5", 1, 1)
+        assert [hold.note for hold in overview.holds] == ["billing"]
+        report = await collection.verify()
+        assert report.clean
+        assert "handles=1" in repr(lake)
+    async with collection.controller() as first, collection.controller(background=False) as second:
+        assert (first.epoch, second.epoch) == (2, 3)
+        assert isinstance(await first.wait_ended(), FencedError)
+    for call in (collection.controller().__aenter__, collection.verify, collection.inspect):
+        await lake.delete("orders")
+        with pytest.raises(NotFoundError):
+            await call()
+
+
+async def test_a_damaged_register_is_reported(lake: Lake, store: StoreInHand) -> None:
+    await (await lake.create("orders")).expire()
+    data = bytearray((await store.get("orders/collection")).data)
+    data[-1] ^= 1
+    await store.inner.put("orders/collection", bytes(data))
+    report = await lake.collection("orders").verify()
+    assert not report.clean
+    assert (report.name, report.findings[0].what) == ("orders", "checksum does not match")
+    with pytest.raises(CorruptionError, match="collection of orders"):
+        await lake.collection("orders").info()
 
 
 # ---- deletion
