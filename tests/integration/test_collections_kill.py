@@ -1,0 +1,222 @@
+"""Writers, readers and controllers of one collection that are killed and frozen at random, over real stores.
+
+Then every acknowledged append is in what is read, all that readers saw meanwhile are the contents at those times, a
+verification is clean, and at rest the store holds exactly what the head names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import slate_async as slate
+from metastores.names import MERGED_AREAS
+from slate_async.objectstore.urls import open_store
+from tests.integration.lake_worker import COLLECTION, COUNT, contents_before, digest, number
+from tests.integration.places import make_bucket, make_table, url_query
+from tests.integration.processes import ChildProcess
+
+ROLES = (
+    ("writer", "a"),
+    ("writer", "a"),
+    ("writer", "b"),
+    ("writer", "b"),
+    ("controller", ""),
+    ("controller", ""),
+    ("listener", ""),
+    ("listener", ""),
+    ("lagger", ""),
+    ("snapshots", ""),
+    ("snapshots", ""),
+    ("cloner", ""),
+)
+SETTINGS = {
+    "lease_ms": 3_000,
+    "poll_interval_ms": 150,
+    "downgrade_interval_ms": 200,
+    "shard_patience_ms": 500,
+    "exert_interval_ms": 500,
+    "gc_interval_ms": 700,
+    "version_keep_ms": 0,
+}
+DEEDS = 20
+DEEDS_FULL = 200
+EXPECTED_FAILURES = ("LeaseLostError", "SinceError", "UnavailableError", "FencedError", "UpperMismatchError")
+"""What a process may meet that was frozen, or whose rival was killed."""
+
+
+@dataclass
+class Worker:
+    """The processes that had one role, one after another."""
+
+    role: str
+    writer: str
+    place: list[str]
+    child: ChildProcess | None = None
+    begun: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    async def start(self, tag: str) -> None:
+        arguments = ["tests/integration/lake_worker.py", self.role, *self.place]
+        named = ["--writer", self.writer] if self.writer else []
+        self.begun += 1
+        life = f"{tag}-{self.begun}"
+        self.child = ChildProcess([*arguments, *named, "--tag", life, "--seed", life])
+        await self.child.__aenter__()
+
+    async def kill(self) -> None:
+        child, self.child = self.child, None
+        if child is not None:
+            ended = child.returncode is not None
+            await child.__aexit__(None, None, None) if not ended else None
+            self.lines += child.received
+            assert not ended, f"{self.role} ended by itself: {child.received[-3:]}\n{child.stderr_tail()}"
+
+
+def lines_of(workers: Iterable[Worker], kind: str, *roles: str) -> Iterator[list[str]]:
+    """The words after ``kind`` of all such lines."""
+    for worker in workers:
+        for line in worker.lines if not roles or worker.role in roles else ():
+            first, *words = line.split(" ")
+            if first == kind:
+                yield words
+
+
+async def disturb(workers: list[Worker], deeds: int, rng: random.Random) -> None:
+    """Kill and start again, or freeze for a while, one after another."""
+    frozen: list[tuple[Worker, ChildProcess]] = []
+    for deed in range(deeds):
+        await asyncio.sleep(rng.uniform(0.1, 1.2))
+        index = rng.randrange(len(workers))
+        worker = workers[index]
+        if rng.random() < 0.6:
+            frozen = [one for one in frozen if one[0] is not worker]
+            await worker.kill()
+            await worker.start(f"{index}-{deed}")
+        elif worker.child is not None and all(one[0] is not worker for one in frozen):
+            await worker.child.freeze()
+            frozen.append((worker, worker.child))
+        if len(frozen) > 2:
+            frozen.pop(0)[1].thaw()
+    for _, child in frozen:
+        child.thaw()
+    await asyncio.sleep(2)
+
+
+async def place_of(store: str, folder: Path, request: pytest.FixtureRequest) -> tuple[str, str | None]:
+    if store == "local":
+        return str(folder / "lake"), None
+    endpoint = request.getfixturevalue("s3_endpoint")
+    return f"s3://{make_bucket(endpoint)}/lake{url_query(endpoint)}", await make_table(endpoint)
+
+
+@pytest.mark.parametrize("appends", ["definite", "compare"])
+@pytest.mark.parametrize("store", ["local", "s3+dynamodb"])
+@pytest.mark.timeout(1_200)
+async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
+    store: str,
+    appends: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    aws_environment: dict[str, str],
+    full: bool,
+    slice_seed: int,
+) -> None:
+    rng = random.Random(f"{slice_seed} {store} {appends}")
+    path, metastore = await place_of(store, tmp_path, request)
+    settings = slate.CollectionSettings(**SETTINGS)  # type: ignore[arg-type]
+    options = [path, *(["--metastore", metastore] if metastore else []), "--settings", json.dumps(SETTINGS)]
+    async with slate.open_collections(path, metastore=metastore, settings=settings) as lake:
+        await (await lake.create(COLLECTION, appends=appends)).expire()  # type: ignore[arg-type]
+        workers = [Worker(role, writer, options) for role, writer in ROLES]
+        try:
+            for index, worker in enumerate(workers):
+                await worker.start(f"{index}")
+            for worker in workers:
+                assert worker.child is not None
+                await worker.child.wait_for_line(lambda line: line.startswith(("ack", "at", "epoch")), timeout=120)
+            await disturb(workers, DEEDS_FULL if full else DEEDS, rng)
+        finally:
+            for worker in workers:
+                await worker.kill()
+        unexpected = [words for words in lines_of(workers, "failed") if words[0] not in EXPECTED_FAILURES]
+        unexpected += [words for words in lines_of(workers, "ended") if words[0] != "FencedError"]
+        assert unexpected == []
+        collection = lake.collection(COLLECTION)
+        report = await collection.verify()
+        assert report.clean, report.findings
+        await check_answers(collection, workers, appends)
+        await check_rest(collection, path, metastore)
+
+
+async def check_answers(collection: slate.Collection, workers: list[Worker], appends: str) -> None:
+    """Everything acknowledged is in, and everything that was read is what was written."""
+    acknowledged = [(int(lower), int(upper), data) for lower, upper, data in lines_of(workers, "ack")]
+    seen = {(int(upper), found) for upper, found in lines_of(workers, "at")}
+    assert len(acknowledged) > 20
+    assert len(seen) > 20
+    async with collection.reader("check") as reader:
+        last = max(max(upper for _, upper, _ in acknowledged), *(upper for upper, _ in seen)) - 1
+        async with asyncio.timeout(60), await reader.snapshot(last) as snapshot:
+            contents = dict([row async for row in snapshot.rows()])
+    if appends == "definite":
+        assert contents == contents_before(last + 1)
+        wrong = {(upper, found) for upper, found in seen if digest(contents_before(upper)) != found}
+    else:
+        data = {key.decode(): int(key.rpartition(b"@")[2]) for key in contents if key != COUNT}
+        assert set(contents.values()) <= {1, last + 1}
+        assert sorted(data.values()) == list(range(last + 1)), "appends form one chain"
+        assert {data for _, _, data in acknowledged} <= set(data)
+        wrong = {(upper, found) for upper, found in seen if digest(chain_before(data, upper)) != found}
+    assert wrong == set()
+
+
+def chain_before(data: dict[str, int], upper: int) -> dict[bytes, int]:
+    """Of a compare collection that ends with ``data``, each with its time: the contents before ``upper``."""
+    found = {key.encode(): 1 for key, time in data.items() if time < upper}
+    return {**found, COUNT: upper} if upper else found
+
+
+async def check_rest(collection: slate.Collection, path: str, metastore: str | None) -> None:
+    """Once all leases have ended and a controller has settled, the store holds what the head names and nothing else."""
+    if (await collection.info()).appends == "definite":
+        await fill_gaps(collection)
+    async with collection.controller(background=False) as controller, asyncio.timeout(120):
+        while True:
+            await controller.settle()
+            report = await controller.round()
+            if not report.held_back.since_by and not report.changed:
+                break
+            await asyncio.sleep(0.2)
+    async with collection._stores() as stores:
+        head = await stores.versions.load()
+        assert len(head.batches) <= 1
+        keys = {info.key async for info in stores.store.list()}
+        named = set(head.names())
+        batches = {key for key in keys if key.partition(".p")[0] in named}
+        rest = {key for key in keys - batches if MERGED_AREAS.boundary_of(key) is None and key != MERGED_AREAS.elsewhere}
+        versions = {key for key in rest if key.startswith(MERGED_AREAS.folder)}
+        assert rest == versions
+        assert len(versions) == 1, versions
+        assert batches == named or head.batches[0].parts
+    assert (await collection.verify()).clean
+
+
+async def fill_gaps(collection: slate.Collection) -> None:
+    """Append what is missing before batches that were put out of their order, so that they are taken in."""
+    async with collection._stores() as stores:
+        uppers = [listed.name.upper async for listed in stores.pending.list()]
+    ends = [number(upper) for upper in uppers if isinstance(upper, slate.Frontier)]
+    async with collection.writer("a") as writer:
+        from tests.integration.lake_worker import rows_at
+
+        lower, upper = number(writer.upper), max([*ends, number(writer.upper)])
+        if lower < upper:
+            rows = [row for time in range(lower, upper) for row in rows_at(time)]
+            await writer.append(rows, lower=lower, upper=upper)
