@@ -5,7 +5,7 @@
 Roles and their lines (``failed TYPE MESSAGE`` in all of them, then it goes on or begins anew):
 
 * ``writer``: ``open UPPER`` · ``ack LOWER UPPER DATA``
-* ``listener``, ``lagger``, ``snapshots``, ``cloner``: ``open SINCE`` · ``at UPPER DIGEST``, of all that was written at
+* ``listener``, ``lagger``, ``snapshots``: ``open SINCE`` · ``at UPPER DIGEST``, of all that was written at
   times before UPPER
 * ``controller``: ``epoch N`` · ``ended TYPE``
 
@@ -163,26 +163,6 @@ class Worker:
                         as_of += await self._snapshot(reader, as_of)
                         if self._rng.random() < 0.3:
                             await reader.downgrade_since(as_of)
-            except slate.SlateError as error:
-                failed(error)
-                await asyncio.sleep(0.2)
-
-    async def cloner(self) -> None:
-        """Reads by clones of clones, whose sources it gives up."""
-        while True:
-            try:
-                reader = await self._collection.reader("cloner")
-                try:
-                    say(f"open {reader.since}")
-                    as_of = number(reader.since)
-                    while True:
-                        other = await reader.clone("clone")
-                        await reader.expire()
-                        reader = other
-                        as_of += await self._snapshot(reader, as_of)
-                        await reader.downgrade_since(as_of)
-                finally:
-                    await reader.expire()
             except slate.SlateError as error:
                 failed(error)
                 await asyncio.sleep(0.2)

@@ -17,8 +17,7 @@ import pytest
 
 import slate_async as slate
 from metastores.names import MERGED_AREAS
-from slate_async.objectstore.urls import open_store
-from tests.integration.lake_worker import COLLECTION, COUNT, contents_before, digest, number
+from tests.integration.lake_worker import COLLECTION, COUNT, contents_before, digest, number, rows_at
 from tests.integration.places import make_bucket, make_table, url_query
 from tests.integration.processes import ChildProcess
 
@@ -34,10 +33,10 @@ ROLES = (
     ("lagger", ""),
     ("snapshots", ""),
     ("snapshots", ""),
-    ("cloner", ""),
+    ("snapshots", ""),
 )
 SETTINGS = {
-    "lease_ms": 3_000,
+    "lease_ms": 2_000,
     "poll_interval_ms": 150,
     "downgrade_interval_ms": 200,
     "shard_patience_ms": 500,
@@ -46,7 +45,7 @@ SETTINGS = {
     "version_keep_ms": 0,
 }
 DEEDS = 20
-DEEDS_FULL = 200
+DEEDS_FULL = 280
 EXPECTED_FAILURES = ("LeaseLostError", "SinceError", "UnavailableError", "FencedError", "UpperMismatchError")
 """What a process may meet that was frozen, or whose rival was killed."""
 
@@ -90,19 +89,19 @@ def lines_of(workers: Iterable[Worker], kind: str, *roles: str) -> Iterator[list
 
 async def disturb(workers: list[Worker], deeds: int, rng: random.Random) -> None:
     """Kill and start again, or freeze for a while, one after another."""
-    frozen: list[tuple[Worker, ChildProcess]] = []
+    frozen: list[tuple[Worker, ChildProcess]] = []  # the ones that stand still longest come first
     for deed in range(deeds):
         await asyncio.sleep(rng.uniform(0.1, 1.2))
         index = rng.randrange(len(workers))
         worker = workers[index]
         if rng.random() < 0.6:
-            frozen = [one for one in frozen if one[0] is not worker]
+            frozen = [pair for pair in frozen if pair[0] is not worker]
             await worker.kill()
             await worker.start(f"{index}-{deed}")
-        elif worker.child is not None and all(one[0] is not worker for one in frozen):
+        elif worker.child is not None and all(frozen_worker is not worker for frozen_worker, _ in frozen):
             await worker.child.freeze()
             frozen.append((worker, worker.child))
-        if len(frozen) > 2:
+        if len(frozen) > 3:
             frozen.pop(0)[1].thaw()
     for _, child in frozen:
         child.thaw()
@@ -116,8 +115,15 @@ async def place_of(store: str, folder: Path, request: pytest.FixtureRequest) -> 
     return f"s3://{make_bucket(endpoint)}/lake{url_query(endpoint)}", await make_table(endpoint)
 
 
-@pytest.mark.parametrize("appends", ["definite", "compare"])
-@pytest.mark.parametrize("store", ["local", "s3+dynamodb"])
+@pytest.mark.parametrize(
+    ("store", "appends"),
+    [
+        ("local", "definite"),
+        ("s3+dynamodb", "compare"),
+        pytest.param("local", "compare", marks=pytest.mark.slow),
+        pytest.param("s3+dynamodb", "definite", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.timeout(1_200)
 async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
     store: str,
@@ -196,15 +202,13 @@ async def check_rest(collection: slate.Collection, path: str, metastore: str | N
             await asyncio.sleep(0.2)
     async with collection._stores() as stores:
         head = await stores.versions.load()
+        assert [ref.version for ref in await stores.versions.stored()] == [head.version]
         assert len(head.batches) <= 1
         keys = {info.key async for info in stores.store.list()}
         named = set(head.names())
         batches = {key for key in keys if key.partition(".p")[0] in named}
-        rest = {key for key in keys - batches if MERGED_AREAS.boundary_of(key) is None and key != MERGED_AREAS.elsewhere}
-        versions = {key for key in rest if key.startswith(MERGED_AREAS.folder)}
-        assert rest == versions
-        assert len(versions) == 1, versions
-        assert batches == named or head.batches[0].parts
+        assert batches >= named
+        assert [key for key in keys - batches if not key.startswith(MERGED_AREAS.folder)] == []
     assert (await collection.verify()).clean
 
 
@@ -214,8 +218,6 @@ async def fill_gaps(collection: slate.Collection) -> None:
         uppers = [listed.name.upper async for listed in stores.pending.list()]
     ends = [number(upper) for upper in uppers if isinstance(upper, slate.Frontier)]
     async with collection.writer("a") as writer:
-        from tests.integration.lake_worker import rows_at
-
         lower, upper = number(writer.upper), max([*ends, number(writer.upper)])
         if lower < upper:
             rows = [row for time in range(lower, upper) for row in rows_at(time)]
