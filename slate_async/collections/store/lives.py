@@ -16,6 +16,7 @@ from metastores.protocol import Committed, Conflict, Unknown
 from metastores.runtime import MetaRuntime
 from slate_async.collections.codec.life import Life, LifeState, decode_life, encode_life
 from slate_async.commits import CommitLoop, WriteOutcome
+from slate_async.errors import CorruptionError
 from slate_async.metastore_errors import translated
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
@@ -87,8 +88,12 @@ class LifeRegister:
 
     async def load(self) -> Life | None:
         """What the register says right now; ``None`` if nothing was ever created. Raises `UnavailableError`."""
-        cell = await translated(self._register.read())
-        self._head = None if cell is None else decode_life(cell.value, object_name=f"{KEY} of {self.name}")
+        where = f"{KEY} of {self.name}"
+        try:
+            cell = await translated(self._register.read())
+        except CorruptionError as error:  # the envelope of the metastore, which knows no collections
+            raise CorruptionError(str(error), object_name=where, offset=error.offset) from error
+        self._head = None if cell is None else decode_life(cell.value, object_name=where)
         self._tag = None if cell is None else cell.tag
         return self._head
 

@@ -205,7 +205,8 @@ async def test_a_damaged_register_is_reported(lake: Lake, store: StoreInHand) ->
     await store.inner.put("orders/collection", bytes(data))
     report = await lake.collection("orders").verify()
     assert not report.clean
-    assert (report.name, report.findings[0].what) == ("orders", "checksum does not match")
+    assert report.name == "orders"
+    assert "checksum does not match" in report.findings[0].what
     with pytest.raises(CorruptionError, match="collection of orders"):
         await lake.collection("orders").info()
 
