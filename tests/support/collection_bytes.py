@@ -99,7 +99,7 @@ INDEX = Index(
 LIFE = Life(COLLECTION, 1, LifeState.OPEN, BYTES, Appends.DEFINITE)
 COLUMNS_LIFE = Life(OTHER_COLLECTION, 4, LifeState.DELETED, ORDERS, Appends.COMPARE)
 HOLD = Hold(7, frontier(40), 30_000, TOKEN, beat=3, note="worker 4")
-CRITICAL = Hold(None, frontier((0, 5), (3, 0)), None, TOKEN, note="billing", revoked=True)
+CRITICAL = Hold(None, frontier((0, 5), (3, 0)), None, TOKEN, note="billing", revoked=True, token="invoice 7")
 
 
 def batch(lower: Frontier, upper: Frontier, since: Frontier, rows: int, **more: Any) -> MergedBatch:

@@ -70,11 +70,7 @@ class Sweep:
         self._leases = self._leases.noted(stored, now)
         ended = set(self._leases.expired(stored, now)) | self._hoarders(head, stored)
         revoked = [name for name in sorted(ended) if await self._is_revoked(name, stored[name])]
-        removed = [
-            name
-            for name in sweep.to_remove(head, stored)
-            if name not in revoked and (head.deleted or not stored[name].hold.is_critical)
-        ]
+        removed = [name for name in sweep.to_remove(head, stored) if name not in revoked]
         if removed:
             await self._context.answered("a removal of revoked holds", lambda: self._context.holds.remove(removed))
         standing = {name: found for name, found in stored.items() if not found.hold.revoked and name not in revoked}

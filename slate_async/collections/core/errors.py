@@ -24,6 +24,21 @@ class LeaseLostError(ConflictError):
     handle, which has no lease."""
 
 
+class TokenMismatchError(ConflictError):
+    """Another process changed a critical hold: its token is not the expected one. Go on from ``token`` and ``since``,
+    or stop, because another one does this work."""
+
+    token: str
+    """The token that the hold has."""
+    since: Frontier
+    """What the hold keeps."""
+
+    def __init__(self, message: str, *, token: str, since: Frontier, outcome: Outcome | None = "not_applied") -> None:
+        super().__init__(message, outcome=outcome)
+        self.token = token
+        self.since = since
+
+
 class UpperMismatchError(ConflictError):
     """An append expected the collection to end elsewhere than it does. Go on from ``upper``."""
 

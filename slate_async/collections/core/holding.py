@@ -34,6 +34,7 @@ class Hold:
     lease_ms: the hold may be revoked when it was not written for so long; ``None`` for a critical hold
     beat: how often it was written
     note: the owner's, to say who it is
+    token: of a critical hold: the owner's word for how far it is; ``None`` until it is registered
     """
 
     version: int | None
@@ -43,6 +44,7 @@ class Hold:
     beat: int = 0
     note: str = ""
     revoked: bool = False
+    token: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property

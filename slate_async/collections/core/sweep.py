@@ -73,12 +73,15 @@ class Leases:
 
 
 def to_remove(head: Area, stored: Mapping[str, StoredHold]) -> list[str]:
-    """Holds that anybody may delete: those that were revoked, and all of a deleted collection."""
-    return [name for name, found in stored.items() if head.deleted or found.hold.revoked]
+    """Holds that anybody may delete: leased ones that were revoked, and all of a deleted collection. The name of a
+    critical one may be taken again, and a removal that comes late would hit the next one."""
+    return [
+        name for name, found in stored.items() if head.deleted or (found.hold.revoked and not found.hold.is_critical)
+    ]
 
 
 def revoking(hold: Hold, nonce: str) -> Hold:
-    """``hold`` revoked. Its owner finds that when it reads it; then anybody may remove it."""
+    """``hold`` revoked. Its owner finds that when it reads it."""
     return replace(hold, revoked=True, nonce=nonce)
 
 

@@ -12,13 +12,12 @@ Rules C2, C3, C10 to C15 of collections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from weakref import WeakSet
 
-from slate_async.collections.core import holding, reading
+from slate_async.collections.core import reading
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.coverage import Taken
-from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.errors import SinceError
 from slate_async.collections.core.filtering import ConditionLike, conditions_of
 from slate_async.collections.core.frontier import Frontier, FrontierLike
@@ -27,43 +26,33 @@ from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch, follower
 from slate_async.collections.reader.listen import Listener, ListenSource
 from slate_async.collections.reader.pins import Pins
+from slate_async.collections.reader.registering import cloned_hold, registered_hold
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
-REGISTRATIONS = 100
-"""A new hold follows a head that has passed it so many times at most."""
-
 
 async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     """A read handle with a hold of its own, at what the collection may be read at now.
 
     note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    return await make_reader(context, lambda supervisor: registered_hold(context, supervisor, note))
+
+
+async def make_reader(
+    context: ReaderContext, register: Callable[[Supervisor], Awaitable[tuple[KeptHold, Area]]]
+) -> ReadHandle:
+    """The read handle of a hold that ``register`` had believed, with the version to read."""
     failures: list[BaseException] = []
     supervisor = Supervisor(f"{context.name}/reader", failures.append)
     try:
-        hold, head = await registered_hold(context, supervisor, note)
+        hold, head = await register(supervisor)
     except BaseException:
         await supervisor.close()
         raise
     return ReadHandle(context, hold, head, supervisor, failures)
-
-
-async def registered_hold(context: ReaderContext, supervisor: Supervisor, note: str) -> tuple[KeptHold, Area]:
-    """A new hold that is believed, and the head that it covers (C11). Raises as `open_reader`."""
-    head = await context.head()
-    check_open(head)
-    made = holding.registering(context.runtime.ids.token(), head, context.lease_ms, note)
-    hold = KeptHold(context, made, supervisor)
-    await hold.write()
-    for _ in range(REGISTRATIONS):
-        head = await context.head()
-        if holding.registered(hold.handle, head):
-            return hold, head
-        await hold.follow(head)
-    raise UnavailableError(f"{context.name} was compacted faster than a hold on it could be written")
 
 
 class ReadHandle(LoopHandle):
@@ -107,8 +96,6 @@ class ReadHandle(LoopHandle):
                 raise self._given_up(time)
             if area is not self._area:  # what was found is pending no more, or stands in the version as well
                 area, coverage, taken = self._area, self._area.upper, []
-            if area.deleted:
-                raise ClosedError(f"{self._context.name} was deleted")
             if not reading.may_read(area, time):
                 raise await self._hold.explain(
                     f"version {area.version} is compacted to {area.since}, past {time}", "merged area"
@@ -172,6 +159,17 @@ class ReadHandle(LoopHandle):
         if not wanted <= self.since:
             await self._hold.write(since=wanted)
 
+    async def clone(self, note: str = "") -> ReadHandle:
+        """One more handle that may ask for what this one may, with a hold and a lease of its own.
+
+        note: stored with its hold, for people. Raises `LeaseLostError`, `ClosedError`, `UnavailableError`."""
+        self._check()
+        async with self._hold.still():
+            return await make_reader(
+                self._context,
+                lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, self._area),
+            )
+
     async def expire(self) -> None:
         """Give everything up and close. Idempotent. May be cancelled: it goes on, and another call waits for it.
 
@@ -221,5 +219,7 @@ class ReadHandle(LoopHandle):
     def _check(self) -> None:
         self._guard.check()
         self._hold.check()
+        if self._area.deleted:
+            raise ClosedError(f"{self._context.name} was deleted")
         if self._failures:
             raise self._failures[0]

@@ -18,7 +18,7 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import StoredHold, Verdict
 from slate_async.collections.core.lending import LentHold
 from slate_async.collections.reader.context import ReaderContext
-from slate_async.collections.reader.handle import registered_hold
+from slate_async.collections.reader.registering import registered_hold
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.errors import ClosedError, CorruptionError, SlateError, UnavailableError
 from slate_async.runtime.loop_handle import LoopHandle

@@ -32,7 +32,7 @@ from slate_async.collections.reader.pieces import Piece, PiecesReader, merged_pi
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot
-from slate_async.errors import ClosedError, InvalidError
+from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
 
@@ -56,7 +56,7 @@ class ListenSource:
 
     newest: the newest version that the handle has seen
     snapshot: the contents at a time, once they are definite
-    check: raises if the handle is closed
+    check: raises if the handle is closed, or the collection deleted
     """
 
     context: ReaderContext
@@ -218,5 +218,3 @@ class Listener:
         self._source.check()
         if self._closed and not self._upper.is_done:
             raise InvalidError("the listener was closed")
-        if self._source.newest().deleted:
-            raise ClosedError(f"{self._source.context.name} was deleted")

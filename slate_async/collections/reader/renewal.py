@@ -5,19 +5,21 @@ found to be lost stays lost: every later call fails.
 
 Ordering rule: what a move gives up is given up before it is sent (C13).
 
-Rules C10, C11, C13, C14 and C15 of collections.
+Rules C10 to C15 of collections.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from metastores.protocol import Committed
 from slate_async.collections.core import holding
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.holding import Handle, Progress, StoredHold, Verdict
+from slate_async.collections.core.holding import Cover, Handle, Progress, StoredHold, Verdict
 from slate_async.collections.core.reading import is_worth_moving
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.errors import ClosedError, CorruptionError, SlateError, UnavailableError
@@ -33,12 +35,12 @@ class KeptHold:
         self._context = context
         self._supervisor = supervisor
         self._written_ms = context.now_ms()
-        self._lost = False
+        self._lost: SlateError | None = None
 
     def check(self) -> None:
-        """Raise `LeaseLostError` if it was found to be lost."""
-        if self._lost:
-            raise self._lost_error()
+        """Raise `LeaseLostError` if it was found to be lost, `ClosedError` if that is so because of a deletion."""
+        if self._lost is not None:
+            raise self._lost
 
     def is_due(self, version: int) -> bool:
         """Whether to write it now, moving it to ``version``."""
@@ -61,8 +63,7 @@ class KeptHold:
             self.check()
             stored = await self._read()
             if stored is None or not holding.counts(self.handle, stored):
-                self._lost = True
-                raise self._lost_error()
+                raise await self._found_lost()
             return stored
 
     async def explain(self, what: str, object_name: str) -> SlateError:
@@ -71,25 +72,34 @@ class KeptHold:
             stored = await self._read()
             head = await self._context.head()
         verdict = holding.judge_missing(self.handle, stored, head)
-        if verdict is Verdict.DELETED:
-            return ClosedError(f"{self._context.name} was deleted")
         if verdict is Verdict.CORRUPTED:
             return CorruptionError(f"{what}, and the hold of {self.handle.reader} stands", object_name=object_name)
-        self._lost = True
-        return self._lost_error()
+        return self._note_lost(head)
 
     async def remove(self) -> None:
         """Give the hold up. A request that is lost leaves it to the end of its lease."""
         async with self.lock:
-            self._lost = True
+            self._lost = self.lost_error()
             await self._context.answered(
                 "the removal of its hold", lambda: self._context.holds.remove([self.handle.reader])
             )
 
-    async def follow(self, head: Area) -> None:
-        """C11: go to where ``head`` is, which was read after the hold was confirmed and has passed it."""
-        version, since = holding.following_head(self.handle, head)
-        await self.write(version=version, since=since)
+    async def follow(self, head: Area, *, since: bool = True) -> None:
+        """C11: go to where ``head`` is, which was read after the hold was confirmed and has passed it; without its
+        bound if a source covers the ``since``."""
+        version, bound = holding.following_head(self.handle, head, since=since)
+        await self.write(version=version, since=bound)
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """While this is entered nothing writes the hold. Raises as `check`."""
+        async with self.lock:
+            self.check()
+            yield
+
+    async def cover(self, clone: Handle) -> Cover:
+        """C12: what of ``clone``, whose hold was confirmed before, this one covers, read now. Only while `still`."""
+        return holding.covered(clone, self.handle, await self._read())
 
     async def _write_alone(self, version: int | None, since: Frontier | None) -> None:
         async with self.lock:
@@ -114,8 +124,7 @@ class KeptHold:
                     return
             progress, self.handle = holding.resolved(self.handle, await self._read())
             if progress is Progress.LOST:
-                self._lost = True
-                raise self._lost_error()
+                raise await self._found_lost()
             if progress is Progress.CONFIRMED:
                 return  # of which attempt is not known, so the lease counts from the write before
             await backoff.wait(cause)
@@ -123,5 +132,14 @@ class KeptHold:
     async def _read(self) -> StoredHold | None:
         return await self._context.answered("a read of its hold", lambda: self._context.holds.read(self.handle.reader))
 
-    def _lost_error(self) -> LeaseLostError:
+    async def _found_lost(self) -> SlateError:
+        return self._note_lost(await self._context.head())
+
+    def _note_lost(self, head: Area) -> SlateError:
+        """It is lost from now on: why, by a ``head`` that was read after that was found."""
+        self._lost = ClosedError(f"{self._context.name} was deleted") if head.deleted else self.lost_error()
+        return self._lost
+
+    def lost_error(self) -> LeaseLostError:
+        """What a use of a lost hold raises."""
         return LeaseLostError(f"the hold {self.handle.reader} of {self._context.name} was revoked; open another reader")

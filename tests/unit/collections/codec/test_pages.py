@@ -96,6 +96,7 @@ def test_a_hold() -> None:
         "note": "billing",
         "revoked": True,
         "since": [[0, 5], [3, 0]],
+        "token": "invoice 7",
     }
 
 

@@ -68,6 +68,12 @@ def test_revoked_holds_may_be_removed_and_all_of_a_deleted_collection() -> None:
     assert to_remove(area_of(deleted=True), held) == ["r", "c"]
 
 
+def test_a_critical_hold_that_was_given_up_stays_because_its_name_may_be_taken_again() -> None:
+    held = {"c": StoredHold(revoking(CRITICAL, "s"), "e1")}
+    assert to_remove(area_of(), held) == []
+    assert to_remove(area_of(deleted=True), held) == ["c"]
+
+
 @pytest.mark.parametrize(
     ("holds", "expected"),
     [

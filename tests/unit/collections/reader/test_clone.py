@@ -1,0 +1,99 @@
+"""Clones of read handles (C12)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.errors import LeaseLostError
+from slate_async.collections.reader.handle import ReadHandle
+from tests.engine import settle
+from tests.support.collection_bytes import frontier
+from tests.unit.collections.faults import FAULTS, next_put
+from tests.unit.collections.reader.conftest import Keeper, ReadLake, SleepyClock, at, random_rows, read, revoke
+
+ROWS = random_rows(random.Random(3), 40)
+
+
+async def compact(lake: ReadLake, keeper: Keeper) -> None:
+    """As far as the holds allow."""
+    for _ in range(4):
+        await keeper.round()
+        await lake.clock.sleep(1)
+        await settle(60)
+
+
+async def test_a_clone_keeps_what_its_source_gives_up(lake: ReadLake) -> None:
+    await lake.put(ROWS, 0, 40)
+    source, keeper = await lake.reader(), await Keeper.claim(lake)
+    await source.downgrade_since(7)
+    clone = await source.clone("a clone")
+    lake.readers.append(clone)
+    await source.downgrade_since(30)
+    await compact(lake, keeper)
+    await source.expire()
+    await compact(lake, keeper)
+    assert (await keeper.versions.load()).since == frontier(7)
+    for as_of in (7, 20, 39):
+        assert await read(clone, as_of) == at(ROWS, as_of)
+    notes = [stored.hold.note for stored in (await lake.holds().read_all(await lake.holds().list())).values()]
+    assert notes == ["a clone"]
+
+
+async def test_a_clone_is_at_the_version_of_its_source_wherever_the_head_is(lake: ReadLake) -> None:
+    """C12: the hold of the source covers it."""
+    await lake.put(ROWS, 0, 40)
+    source, keeper = await lake.reader(clock=SleepyClock()), await Keeper.claim(lake)
+    lake.store.hold = True
+    cloning = asyncio.ensure_future(source.clone())
+    await settle(100)
+    head = await keeper.round()
+    lake.store.release()
+    clone = await cloning
+    lake.readers.append(clone)
+    assert clone._hold.handle.version == source._hold.handle.version == 0 < head.version
+    assert await read(clone, 0) == at(ROWS, 0)
+
+
+async def test_a_clone_of_a_handle_that_was_revoked_meanwhile_is_refused(lake: ReadLake) -> None:
+    """C12."""
+    await lake.put(ROWS, 0, 40)
+    source = await lake.reader(clock=SleepyClock())
+    lake.store.hold = True
+    cloning = asyncio.ensure_future(source.clone())
+    await settle(100)
+    lake.store.hold = False
+    await revoke(lake)
+    lake.store.release()
+    with pytest.raises(LeaseLostError, match="was revoked; open another reader"):
+        await cloning
+    assert len(await lake.holds().list()) == 1  # its own is given up again
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_clone_whose_put_is_not_answered_is_resolved(lake: ReadLake, fault: str) -> None:
+    await lake.put(ROWS, 0, 40)
+    source = await lake.reader()
+    next_put(lake.store, fault)
+    clone: ReadHandle = await source.clone()
+    lake.readers.append(clone)
+    assert len(await lake.holds().list()) == 2
+    assert await read(clone, 20) == at(ROWS, 20)
+
+
+async def test_a_clone_that_is_cancelled_leaves_its_source_as_it_was(lake: ReadLake) -> None:
+    writer = await lake.writer(Appends.COMPARE)
+    await writer.append(ROWS, upper=40)
+    source = await lake.reader(Appends.COMPARE)
+    for turns in range(0, 40, 2):
+        cloning = asyncio.ensure_future(source.clone())
+        await settle(turns)
+        cloning.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            lake.readers.append(await cloning)
+        await source.downgrade_since(turns // 2)
+        assert await read(source, 30) == at(ROWS, 30)
