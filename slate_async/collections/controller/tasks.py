@@ -11,6 +11,7 @@ While the store does not answer, it waits longer each time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
@@ -50,14 +51,11 @@ class Tasks:
         self._work = asyncio.Event()
         self._poked = asyncio.Event()
         self._exerted: deque[Sequence[MergedBatch]] = deque()
-        self._merging: list[asyncio.Task[None]] = []
 
     def start(self, supervisor: Supervisor) -> None:
         """Begin."""
-        self._merging = [
-            supervisor.spawn(f"merger {number}", self._forever(self._merge_one))
-            for number in range(self._context.parallel_merges)
-        ]
+        for number in range(self._context.parallel_merges):
+            supervisor.spawn(f"merger {number}", self._merge_until_deleted())
         supervisor.spawn("rounds", self._until_deleted())
 
     def poke(self) -> None:
@@ -71,8 +69,6 @@ class Tasks:
             head = await self._context.answered("a read of the head", self._context.versions.load)
             if not head.deleted:
                 raise
-            for task in self._merging:
-                task.cancel()
             await self._forever(lambda: self._bury(head))
 
     async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -151,6 +147,10 @@ class Tasks:
         self._poked.clear()
 
     # ---- merges
+
+    async def _merge_until_deleted(self) -> None:
+        with contextlib.suppress(ClosedError):  # the rounds find out why
+            await self._forever(self._merge_one)
 
     async def _merge_one(self) -> None:
         """The merge that is due first, or wait for one."""
