@@ -32,8 +32,9 @@ from slate_async.collections.core.names import MergedName
 from slate_async.collections.store.merged import delete_merged
 from slate_async.errors import UnavailableError
 
-RUN_SHARE = 6
-"""Updates are sorted when they fill this part of the memory: sorting takes as much again, several times."""
+RUN_SHARE = 12
+"""Updates are sorted when they fill this part of the memory: sorting takes as much again, several times, and what is
+read together takes some."""
 MOST_RUN_BYTES = 1 << 30
 RUN_PART_BYTES = 4 << 20
 """Runs are put in small parts, so that reading many at once takes little."""
@@ -105,8 +106,8 @@ class Absorption:
     async def _written(self, taken: _Taken, bounds: Bounds, part_bytes: int | None = None) -> MergedBatch:
         """What waits, as one batch."""
         context = self._context
-        rows = await context.runtime.offload.run(partial(self._sorted, taken))
-        taken.waiting, taken.nbytes = [], 0
+        waiting, taken.waiting, taken.nbytes = taken.waiting, [], 0
+        rows = await context.runtime.offload.run(partial(self._sorted, waiting, taken.upper))
         output = self._output(self._name(bounds), bounds, part_bytes or context.part_bytes)
         for piece in slices_of(rows, SLICE_ROWS):
             await output.add(piece)
@@ -153,13 +154,14 @@ class Absorption:
         context = self._context
         return MergedOutput(context.store, context.schema, name, bounds, context.runtime.offload, part_bytes)
 
-    def _sorted(self, taken: _Taken) -> pa.RecordBatch:
-        """What waits, advanced, sorted and consolidated."""
+    def _sorted(self, waiting: list[pa.RecordBatch], upper: Frontier) -> pa.RecordBatch:
+        """What waits, advanced, sorted and consolidated; it waits no more."""
         schema = self._context.schema
-        found = pa.Table.from_batches(taken.waiting, schema.arrow).combine_chunks().to_batches()
+        found = pa.Table.from_batches(waiting, schema.arrow).combine_chunks().to_batches()
+        waiting.clear()
         rows = found[0] if found else schema.empty()
         rows = schema.with_times(rows, self._head.since.advance_by(schema.times(rows)))
-        return consolidate(rows, schema, stored=f"pending batches from {self._head.upper} to {taken.upper}")
+        return consolidate(rows, schema, stored=f"pending batches from {self._head.upper} to {upper}")
 
 
 async def delete_scratch(context: ControllerContext, absorbed: Absorbed) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.controller.memory import part_bytes
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.store.holds import HoldStore
-from slate_async.collections.store.merged import PART_BYTES
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
@@ -36,7 +36,6 @@ class ControllerContext:
     parallel_merges: that run at once
     merge_memory_bytes: of one merge: sources, output and what lies between
     takeover_ms: a process that writes claims the role when work has waited for so long
-    part_bytes: of the objects that a large merged batch is made of
     """
 
     name: str
@@ -56,7 +55,11 @@ class ControllerContext:
     parallel_merges: int = 2
     merge_memory_bytes: int = 256 << 20
     takeover_ms: int = 10_000
-    part_bytes: int = PART_BYTES
+
+    @property
+    def part_bytes(self) -> int:
+        """Of the objects that a large merged batch is made of."""
+        return part_bytes(self.merge_memory_bytes)
 
     def now_ms(self) -> float:
         """By the monotonic clock."""

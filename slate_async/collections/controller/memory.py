@@ -1,8 +1,9 @@
 """How many batches a merge may read at once within its memory.
 
 A batch of one object is in memory as a whole while it is read, because it is checked as a whole. Of one in parts a few
-row groups are, fetched together. Both have a decoded row group, and once more what was joined of it; rows that are not
-very long fill half of the largest one. The output has two parts: the one that is encoded and the one that is put.
+row groups are, fetched together. Of both there is a decoded row group, and that again while it is joined to what waits,
+concatenated with others, sorted and taken. The output has a part that is encoded and one that is being put, each in a
+buffer that doubles as it grows.
 """
 
 from __future__ import annotations
@@ -15,22 +16,30 @@ from slate_async.collections.store.merged import FETCH_BYTES, PART_BYTES
 
 EXPANSION = 8
 """A row group is taken for so many times its stored bytes, up to the largest one there is."""
+COPIES = 5
+"""Of a row group, while it is merged."""
+OUTPUT_SHARE = 16
+"""A part of an output is this share of the memory."""
 FEWEST = 2
 """Fewer batches are no merge, however little memory there is."""
 
 
+def part_bytes(memory_bytes: int) -> int:
+    """The size of the parts of an output."""
+    return min(PART_BYTES, memory_bytes // OUTPUT_SHARE)
+
+
 def read_bytes(batch: MergedBatch) -> int:
     """What reading ``batch`` takes at most, about."""
-    stored = FETCH_BYTES if batch.parts else batch.nbytes
     if batch.parts:
-        return stored + GROUP_BYTES
+        return FETCH_BYTES + COPIES * GROUP_BYTES // 2
     row = EXPANSION * batch.nbytes // max(batch.rows, 1)
-    return stored + 2 * min(GROUP_BYTES, max(row, 1) * min(batch.rows, GROUP_ROWS))
+    return batch.nbytes + COPIES * min(GROUP_BYTES, max(row, 1) * min(batch.rows, GROUP_ROWS))
 
 
 def at_once(memory_bytes: int, batches: Sequence[MergedBatch]) -> int:
     """How many of ``batches``, from the first on, may be read together."""
-    left, count = memory_bytes - 2 * PART_BYTES, 0
+    left, count = memory_bytes - 4 * part_bytes(memory_bytes) - GROUP_BYTES, 0
     for batch in batches:
         left -= read_bytes(batch)
         if left < 0 and count >= FEWEST:

@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.arrays import number_array
 from slate_async.codec.checksum import crc32c
 from slate_async.collections.codec.index import Index, decode_index, encode_index
 from slate_async.collections.codec.merged import Encoded, MergedEncoder, group_slices
@@ -122,7 +124,8 @@ class MergedWriter:
         self._parts.append(encoded.part)
 
     def _edge(self, updates: pa.RecordBatch, row: int) -> pa.RecordBatch:
-        return updates.select(self._schema.data.names).slice(row, 1)
+        """A copy: a slice would keep all of ``updates`` in memory."""
+        return updates.select(self._schema.data.names).take(number_array(np.array([row])))
 
 
 class MergedSource:
