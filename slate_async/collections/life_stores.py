@@ -110,6 +110,7 @@ class LifeStores:
             shard_patience_ms=settings.shard_patience_ms,
             shard_lag=settings.shard_lag,
             pending_memory_bytes=settings.pending_memory_bytes,
+            downgrade_interval_ms=settings.downgrade_interval_ms,
             pokes=self.pokes,
         )
 

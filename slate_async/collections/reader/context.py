@@ -33,6 +33,7 @@ class ReaderContext:
     shard_patience_ms: all shards are listed after the followed one has shown nothing new for so long
     shard_lag: the followed shard may lag another one by so many batches
     pending_memory_bytes: about so much of what is pending is in memory at once, for each snapshot and listener
+    downgrade_interval_ms: a since that was given up is written at most so often
     pokes: those of writers in this process
     """
 
@@ -50,6 +51,7 @@ class ReaderContext:
     shard_patience_ms: int = 2_000
     shard_lag: int = 16
     pending_memory_bytes: int = 256 << 20
+    downgrade_interval_ms: int = 0
     pokes: Pokes = field(default_factory=Pokes)
 
     def now_ms(self) -> float:

@@ -69,12 +69,14 @@ class ReadHandle(LoopHandle):
         self._failures = failures  # of the renewal
         self._pins = Pins()
         self._listeners: WeakSet[Listener] = WeakSet()
+        self._since = hold.handle.since  # what was given up may be written later
+        self._downgraded_ms: float | None = None
         supervisor.spawn("renewal", self._renew())
 
     @property
     def since(self) -> Frontier:
         """The handle may be asked about times beyond it."""
-        return self._hold.handle.since
+        return self._since
 
     async def snapshot(self, as_of: TimeLike, where: Iterable[ConditionLike] = ()) -> Snapshot:
         """The contents at ``as_of``, as soon as they are definite: while updates at or before it may still be appended,
@@ -150,14 +152,17 @@ class ReadHandle(LoopHandle):
         While listeners are open, one step behind what they have given is kept, so that they can be started again from
         there: ``await reader.downgrade_since(delta.upper)`` is right after each delta that was stored.
 
+        What was given up is written at most every ``downgrade_interval_ms``; a call within that waits for nothing.
+
         Raises `LeaseLostError`, `UnavailableError` past the deadline: they are given up all the same."""
         self._check()
         wanted = Frontier.of(since, self._context.schema.kind)
         for listener in self._listeners:
             if listener.is_open and not wanted <= (limit := listener.restartable_since()):
                 wanted = wanted.meet(limit)
-        if not wanted <= self.since:
-            await self._hold.write(since=wanted)
+        self._since = self._since.join(wanted)
+        if self._is_downgrade_due():
+            await self._write()
 
     async def clone(self, note: str = "") -> ReadHandle:
         """One more handle that may ask for what this one may, with a hold and a lease of its own.
@@ -167,7 +172,7 @@ class ReadHandle(LoopHandle):
         async with self._hold.still():
             return await make_reader(
                 self._context,
-                lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, self._area),
+                lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, self._area, self._since),
             )
 
     async def expire(self) -> None:
@@ -186,11 +191,21 @@ class ReadHandle(LoopHandle):
             await self._context.pause()
             try:
                 await self._refresh()
-                target = self._pins.lowest(self._area.version)
-                if self._hold.is_due(target):
-                    await self._hold.write(version=target)
+                if self._hold.is_due(self._pins.lowest(self._area.version)) or self._is_downgrade_due():
+                    await self._write()
             except UnavailableError:
                 continue  # the lease may end meanwhile: then the next write says so
+
+    def _is_downgrade_due(self) -> bool:
+        if self._since == self._hold.handle.since:
+            return False
+        written_ms = self._downgraded_ms
+        return written_ms is None or self._context.now_ms() - written_ms >= self._context.downgrade_interval_ms
+
+    async def _write(self) -> None:
+        """Renew the hold, and move it to the lowest version that is used and to since, in one request."""
+        self._downgraded_ms = self._context.now_ms()
+        await self._hold.write(version=self._pins.lowest(self._area.version), since=self._since)
 
     async def _refresh(self) -> None:
         """Use the newest version from now on, under the hold that there is."""

@@ -42,14 +42,16 @@ async def registered_hold(context: ReaderContext, supervisor: Supervisor, note: 
 
 
 async def cloned_hold(
-    context: ReaderContext, supervisor: Supervisor, note: str, source: KeptHold, area: Area
+    context: ReaderContext, supervisor: Supervisor, note: str, source: KeptHold, area: Area, since: Frontier
 ) -> tuple[KeptHold, Area]:
     """A clone of ``source``, which stands still meanwhile, believed by that (C12); and ``area``, which that reads.
+
+    since: what the clone holds, if that is later than what the source has written
 
     Raises `LeaseLostError` if the source was lost."""
     made = holding.cloning(context.runtime.ids.token(), source.handle, area, context.lease_ms, note)
     hold = KeptHold(context, made, supervisor)
-    await hold.write()
+    await hold.write(since=since)
     if await source.cover(hold.handle) is not Cover.ALL:
         await hold.remove()
         raise source.lost_error()

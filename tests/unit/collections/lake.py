@@ -20,6 +20,7 @@ from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.edits import Absorb, Claim
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import COMPARE_SHARD, PendingName
+from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
@@ -30,7 +31,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from tests.engine import InlineOffload, ManualClock, StoreInHand
-from tests.support.collection_bytes import BYTES, COLLECTION, U64, frontier
+from tests.support.collection_bytes import BYTES, COLLECTION, frontier
 
 
 class FastClock(ManualClock):
@@ -65,24 +66,32 @@ class Lake:
     supervisor: Supervisor
     knobs: dict[str, Any] = field(default_factory=dict)
     opened: list[Writer] = field(default_factory=list)
+    schema: UpdateSchema = BYTES
+
+    @property
+    def minimum(self) -> Frontier:
+        """Before all times."""
+        return Frontier.minimum(self.schema.kind)
 
     def versions(self, store: ObjectStore | None = None) -> AreaVersions:
         """The merged area, as one more process opens it."""
         metastore = PutIfAbsentFactory(MetaRuntime(sleep=at_once)).manifest(
             MetaObjects(self.store if store is None else store), "memory://orders/1", MERGED_AREAS
         )
-        return AreaVersions(metastore, U64, fast_runtime(), self.supervisor, name="orders", deadline_ms=5000)
+        return AreaVersions(
+            metastore, self.schema.kind, fast_runtime(), self.supervisor, name="orders", deadline_ms=5000
+        )
 
     def pending(self, store: ObjectStore | None = None) -> PendingStore:
         """The pending area."""
-        return PendingStore(self.store if store is None else store, BYTES, COLLECTION, InlineOffload())
+        return PendingStore(self.store if store is None else store, self.schema, COLLECTION, InlineOffload())
 
     def context(self, appends: Appends, writer: str = "relay-a", store: ObjectStore | None = None) -> WriterContext:
         """What a writer works with."""
         shard = shard_of(writer, appends)
         pending, versions = self.pending(store), self.versions(store)
         return WriterContext(
-            "orders", shard, BYTES, pending, versions, fast_runtime(), **{"deadline_ms": 2000, **self.knobs}
+            "orders", shard, self.schema, pending, versions, fast_runtime(), **{"deadline_ms": 2000, **self.knobs}
         )
 
     async def writer(self, appends: Appends, writer: str = "relay-a", **options: Any) -> Writer:
@@ -98,7 +107,7 @@ class Lake:
             if listed.name.part is None:
                 description = await self.pending().describe(listed.name)
                 assert description is not None
-                found[listed.name] = Bounds(description.lower, description.upper, frontier(0))
+                found[listed.name] = Bounds(description.lower, description.upper, self.minimum)
         return found
 
     async def last_of(self, lower: Frontier, upper: Frontier) -> str:
@@ -122,7 +131,7 @@ class Lake:
             await self.pending().delete([str(name) for name, span in found.items() if not upper <= span.lower])
         return area
 
-    async def rows(self, shards: list[str]) -> tuple[Frontier, list[tuple[bytes, int, int]]]:
+    async def rows(self, shards: list[str]) -> tuple[Frontier, list[tuple[bytes, Any, int]]]:
         """What a reader of the pending area finds: coverage from the merged area on, and its updates (C4)."""
         pending, head = self.pending(), await self.versions().load()
         batches: dict[Bounds, PendingName] = {}
@@ -134,7 +143,7 @@ class Lake:
                 if shard != COMPARE_SHARD or not is_dead(span.lower, head.upper)
             }
         extension = extend(head.upper, batches)
-        rows: list[tuple[bytes, int, int]] = []
+        rows: list[tuple[bytes, Any, int]] = []
         for taken in extension.taken:
             batch = await pending.read(batches[taken.batch])
             assert batch is not None
@@ -142,6 +151,7 @@ class Lake:
             if batch.description.parts:
                 tables = [part async for part in pending.parts(batches[taken.batch], batch.description)]
             for row in pa.concat_tables(tables).to_pylist():
-                if taken.start.less_equal((row["_time"],)):
-                    rows.append((row["data"], row["_time"], row["_diff"]))
+                time = tuple(row[name] for name in self.schema.kind.columns)
+                if taken.start.less_equal(time):
+                    rows.append((row["data"], time if len(time) > 1 else time[0], row["_diff"]))
         return extension.coverage, sorted(rows)

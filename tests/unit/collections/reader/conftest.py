@@ -21,8 +21,10 @@ from slate_async.collections.core.edits import Absorb, Claim, Publish, ReplaceMe
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.garbage import Listed, PendingFile, Picture
 from slate_async.collections.core.names import COMPARE_SHARD, MergedName
+from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, open_reader
+from slate_async.collections.reader.listen import Delta
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.merged import MergedSource, MergedWriter, list_merged
 from slate_async.collections.store.versions import AreaVersions
@@ -31,10 +33,11 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from tests.engine import InlineOffload, StoreInHand
-from tests.support.collection_bytes import BYTES, U64, frontier
+from tests.support.collection_bytes import frontier
 from tests.unit.collections.lake import FastClock, Lake
 
-Rows = list[tuple[bytes, int, int]]
+Rows = list[tuple[bytes, Any, int]]
+"""Data, a number or a pair of them as time, and the difference."""
 
 
 class SleepyClock(FastClock):
@@ -54,7 +57,7 @@ class ReadLake(Lake):
 
     def holds(self) -> HoldStore:
         """The holds of all readers."""
-        return HoldStore(self.store, U64)
+        return HoldStore(self.store, self.schema.kind)
 
     def reading(self, appends: Appends = Appends.DEFINITE, **options: Any) -> ReaderContext:
         """What a reader works with."""
@@ -62,7 +65,7 @@ class ReadLake(Lake):
         runtime = Runtime(clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
         given = {"deadline_ms": 600_000, **options}
         return ReaderContext(
-            "orders", BYTES, appends, self.store, self.pending(), self.holds(), self.versions(), runtime, **given
+            "orders", self.schema, appends, self.store, self.pending(), self.holds(), self.versions(), runtime, **given
         )
 
     async def reader(self, appends: Appends = Appends.DEFINITE, **options: Any) -> ReadHandle:
@@ -71,7 +74,7 @@ class ReadLake(Lake):
         self.readers.append(opened)
         return opened
 
-    async def put(self, rows: Iterable[tuple[bytes, int, int]], lower: int, upper: int, writer: str = "a") -> None:
+    async def put(self, rows: Iterable[tuple[bytes, Any, int]], lower: Any, upper: Any, writer: str = "a") -> None:
         """Append to a definite collection, as a process of its own."""
         opened = await self.writer(Appends.DEFINITE, writer)
         await opened.append(list(rows), lower=lower, upper=upper)
@@ -111,7 +114,7 @@ class Keeper:
         allowed = await self._swept()
         held = () if allowed.oldest is None else (allowed.oldest,)
         lowest = garbage.lowest_needed(published, held)
-        files = tuple(await list_merged(self.lake.store, BYTES))
+        files = tuple(await list_merged(self.lake.store, self.lake.schema))
         listed = Listed(lowest, files, frozenset())
         head = await self.versions.load()
         wanted = listed.at(head)
@@ -146,9 +149,9 @@ class Keeper:
         if upper == head.upper:
             return None
         last = await self.lake.last_of(head.upper, upper) if shards == [COMPARE_SHARD] else "t" * 32
-        updates = BYTES.batch(rows)
-        updates = BYTES.with_times(updates, head.since.advance_by(BYTES.times(updates)))
-        batch = await self._written([consolidate(updates, BYTES)], Bounds(head.upper, upper, head.since))
+        updates = self.lake.schema.batch(rows)
+        updates = self.lake.schema.with_times(updates, head.since.advance_by(self.lake.schema.times(updates)))
+        batch = await self._written([consolidate(updates, self.lake.schema)], Bounds(head.upper, upper, head.since))
         return Absorb(self.epoch, batch, last)
 
     async def _merge(self, published: Area, meet: Frontier | None) -> None:
@@ -159,24 +162,25 @@ class Keeper:
         target = sweep.compaction_target(published, meet).join(area.since)
         sources = []
         for batch in area.batches:
-            source = await MergedSource.open(self.lake.store, BYTES, batch, InlineOffload())
+            source = await MergedSource.open(self.lake.store, self.lake.schema, batch, InlineOffload())
             sources.append([piece async for table in source.updates() for piece in table.to_batches()])
         bounds = spanning([batch.bounds for batch in area.batches]).compacted(target)
-        output = await self._written(list(merging.merge(sources, BYTES, target)), bounds)
+        output = await self._written(list(merging.merge(sources, self.lake.schema, target)), bounds)
         inputs = tuple(area.names())
         await self.versions.commits.commit(ReplaceMerged(self.epoch, inputs, output))
 
     async def _written(self, updates: list[pa.RecordBatch], bounds: Bounds) -> MergedBatch:
         name = MergedName(bounds.lower, bounds.upper, self.epoch, SystemIds().token())
-        table = pa.Table.from_batches(updates, BYTES.arrow)
+        table = pa.Table.from_batches(updates, self.lake.schema.arrow)
         diffs = sum(table.column("_diff").to_pylist())
         if not table.num_rows:
             return MergedBatch(str(name), bounds, 0, 0, 0, 0, 0, 0)
-        writer = MergedWriter(self.lake.store, BYTES, name, InlineOffload())
+        writer = MergedWriter(self.lake.store, self.lake.schema, name, InlineOffload())
         for piece in updates:
             await writer.add(piece)
         stored = await writer.finish()
-        keys, times = (len(set(table.column(column).to_pylist())) for column in ("data", "_time"))
+        keys = len(set(table.column("data").to_pylist()))
+        times = len(set(zip(*(table.column(name).to_pylist() for name in self.lake.schema.kind.columns), strict=True)))
         return MergedBatch(str(name), bounds, stored.rows, keys, times, diffs, stored.nbytes, stored.crc, stored.parts)
 
 
@@ -187,13 +191,46 @@ async def revoke(lake: ReadLake) -> None:
             await lake.holds().write(name, sweep.revoking(stored.hold, "n" * 32), stored.etag)
 
 
-def at(rows: Rows, as_of: int) -> list[tuple[bytes, int]]:
+def at(rows: Rows, as_of: Any) -> list[tuple[bytes, int]]:
     """The contents of ``rows`` at a time."""
     sums: dict[bytes, int] = {}
     for data, time, diff in rows:
-        if time <= as_of:
+        if less_equal(numbers(time), numbers(as_of)):
             sums[data] = sums.get(data, 0) + diff
     return sorted((data, diff) for data, diff in sums.items() if diff)
+
+
+def numbers(time: Any) -> Time:
+    """A time of rows as the core has it."""
+    return time if isinstance(time, tuple) else (time,)
+
+
+def summed(rows: Iterable[tuple[bytes, Any, int]]) -> Rows:
+    """One row for each data and time, sorted."""
+    sums: dict[tuple[bytes, Any], int] = {}
+    for data, time, diff in rows:
+        sums[data, time] = sums.get((data, time), 0) + diff
+    return sorted((data, time, diff) for (data, time), diff in sums.items() if diff)
+
+
+def rows_of(delta: Delta) -> Rows:
+    """What a listener gave."""
+    columns = delta.updates.column_names[1:-1]
+    return [
+        (row["data"], tuple(row[name] for name in columns) if len(columns) > 1 else row[columns[0]], row["_diff"])
+        for row in delta.updates.to_pylist()
+    ]
+
+
+def expected_delta(truth: Rows, delta: Delta, as_of: Any = None) -> Rows:
+    """P6: what ``delta`` has to hold, of a listener from ``as_of``, or one that was started again."""
+    given = []
+    for data, time, diff in truth:
+        written = numbers(time)
+        if delta.lower.less_equal(written) and not delta.upper.less_equal(written):
+            shown = written if as_of is None else join(written, numbers(as_of))
+            given.append((data, shown if len(shown) > 1 else shown[0], diff))
+    return summed(given)
 
 
 def random_rows(rng: random.Random, end: int) -> Rows:
@@ -205,7 +242,7 @@ def random_rows(rng: random.Random, end: int) -> Rows:
     return rows
 
 
-async def read(reader: ReadHandle, as_of: int, **options: Any) -> list[tuple[bytes, int]]:
+async def read(reader: ReadHandle, as_of: Any, **options: Any) -> list[tuple[bytes, int]]:
     """The contents that a snapshot shows."""
     async with await reader.snapshot(as_of, **options) as snapshot:
         return [row async for row in snapshot.rows()]
@@ -232,4 +269,17 @@ async def lake(store: StoreInHand) -> AsyncIterator[ReadLake]:
     await supervisor.close()
 
 
-__all__ = ["Keeper", "ReadLake", "SleepyClock", "at", "frontier", "random_rows", "read", "revoke"]
+__all__ = [
+    "Keeper",
+    "ReadLake",
+    "SleepyClock",
+    "at",
+    "expected_delta",
+    "frontier",
+    "numbers",
+    "random_rows",
+    "read",
+    "revoke",
+    "rows_of",
+    "summed",
+]

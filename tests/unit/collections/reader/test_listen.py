@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import random
+from typing import Any
 
 import pytest
 
@@ -12,30 +14,31 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.frontier import DONE, Frontier
+from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.handle import ReadHandle
 from slate_async.collections.reader.listen import Delta, Listener
 from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from tests.engine import settle, until
-from tests.support.collection_bytes import frontier
-from tests.unit.collections.reader.conftest import Keeper, ReadLake, Rows, SleepyClock, at, random_rows, read, revoke
+from tests.support.collection_bytes import PAIRS, frontier
+from tests.unit.collections.reader.conftest import (
+    Keeper,
+    ReadLake,
+    Rows,
+    SleepyClock,
+    at,
+    expected_delta,
+    random_rows,
+    read,
+    revoke,
+    rows_of,
+    summed,
+)
 
 ROWS = random_rows(random.Random(5), 60)
 
 
 def between(lower: int, upper: int) -> Rows:
     return [row for row in ROWS if lower <= row[1] < upper]
-
-
-def summed(rows: Rows) -> Rows:
-    """One row for each data and time, sorted."""
-    sums: dict[tuple[bytes, int], int] = {}
-    for data, time, diff in rows:
-        sums[data, time] = sums.get((data, time), 0) + diff
-    return sorted((data, time, diff) for (data, time), diff in sums.items() if diff)
-
-
-def rows_of(delta: Delta) -> Rows:
-    return [(row["data"], row["_time"], row["_diff"]) for row in delta.updates.to_pylist()]
 
 
 async def take(listener: Listener, upper: int | Frontier) -> list[Delta]:
@@ -53,9 +56,7 @@ async def take(listener: Listener, upper: int | Frontier) -> list[Delta]:
 def check_complete(deltas: list[Delta]) -> None:
     """P6: all of each delta's times, and nothing else."""
     for delta in deltas:
-        lower = delta.lower.elements[0][0]
-        upper = delta.upper.elements[0][0] if delta.upper.elements else 10**6
-        assert rows_of(delta) == summed(between(lower, upper))
+        assert rows_of(delta) == expected_delta(ROWS, delta)
 
 
 async def move_on(lake: ReadLake, reader: ReadHandle) -> None:
@@ -172,13 +173,10 @@ async def test_it_goes_on_after_a_restart_exactly_there(lake: ReadLake, appends:
             deltas = await take(reader.listen(start=start), 60)
             assert deltas[0].lower == frontier(start)
             check_complete(deltas)
-            with pytest.raises(SinceError, match=f"from {max(start - 1, 0)} where since is {start - 1}") as raised:
-                reader.listen(start=max(start - 1, 0)) if start else _raise_since()
-            assert start == 0 or raised.value.since == frontier(start - 1)
-
-
-def _raise_since() -> None:
-    raise SinceError("from 0 where since is -1", since=frontier(0))
+            if start:
+                with pytest.raises(SinceError, match=f"from {start - 1} where since is {start - 1}") as raised:
+                    reader.listen(start=start - 1)
+                assert raised.value.since == frontier(start - 1)
 
 
 async def test_a_start_that_lies_ahead_waits(lake: ReadLake) -> None:
@@ -384,3 +382,107 @@ async def test_a_poke_wakes_a_listener_that_sleeps(lake: ReadLake) -> None:
     assert not waiting.done()
     reader._context.pokes.poke()
     check_complete([await asyncio.wait_for(waiting, 10)])
+
+
+RNG = random.Random(8)
+PAIR_ROWS: Rows = [
+    (b"%d" % RNG.randrange(6), (RNG.randrange(9), RNG.randrange(9)), RNG.choice((1, 2, -1))) for _ in range(80)
+]
+STEPS = [
+    Frontier(elements)
+    for elements in ([(2, 0), (0, 1)], [(3, 0), (1, 2), (0, 4)], [(6, 0), (0, 5)], [(7, 0), (4, 6), (0, 8)], [])
+]
+
+
+@pytest.fixture
+def pair_lake(lake: ReadLake) -> ReadLake:
+    """Whose times are pairs."""
+    lake.schema = UpdateSchema.of_bytes(PAIRS)
+    return lake
+
+
+def pairs_between(lower: Frontier, upper: Frontier) -> Rows:
+    return [row for row in PAIR_ROWS if lower.less_equal(row[1]) and not upper.less_equal(row[1])]
+
+
+@pytest.mark.parametrize("appends", list(Appends))
+@pytest.mark.parametrize("merging", [False, True])
+async def test_pairs_are_given_at_the_join_with_where_a_listener_began(
+    pair_lake: ReadLake, appends: Appends, merging: bool
+) -> None:
+    """P6: also those that are neither before nor after it. So contents at all later times are right."""
+    lake = pair_lake
+    writer, keeper, reader = await lake.writer(appends), await Keeper.claim(lake), await lake.reader(appends)
+    listeners, deltas = dict[Any, Listener](), dict[Any, list[Delta]]()
+    lower = lake.minimum
+    for step in STEPS:
+        await writer.append(pairs_between(lower, step), upper=step)
+        for as_of, started in listeners.items():
+            deltas[as_of] += await take(started, step)
+        for as_of in ((1, 0), (0, 3), (5, 1), (3, 5)):
+            if as_of not in listeners and not step.less_equal(as_of):
+                listeners[as_of], deltas[as_of] = reader.subscribe(as_of), []
+                deltas[as_of] += await take(listeners[as_of], step)
+        if merging:
+            await reader.downgrade_since(step)
+            for _ in range(2):
+                await keeper.round()
+                await lake.clock.sleep(20)
+                await move_on(lake, reader)
+                await settle(100)  # for the renewal
+        lower = step
+    for as_of, given in deltas.items():
+        for delta in given[1:]:
+            assert rows_of(delta) == expected_delta(PAIR_ROWS, delta, as_of)
+        for s in itertools.product(range(as_of[0], 10), range(as_of[1], 10)):
+            assert at([row for delta in given for row in rows_of(delta)], s) == at(PAIR_ROWS, s)
+    assert len(deltas) == 4
+
+
+@pytest.mark.parametrize("appends", list(Appends))
+async def test_a_restart_among_pairs_cuts_what_is_compacted(pair_lake: ReadLake, appends: Appends) -> None:
+    """C2, P3."""
+    lake = pair_lake
+    writer, keeper = await lake.writer(appends), await Keeper.claim(lake)
+    lower = lake.minimum
+    for step in STEPS:
+        await writer.append(pairs_between(lower, step), upper=step)
+        lower = step
+    for start in STEPS[:-1]:
+        keeping = await lake.reader(appends)
+        await keeping.downgrade_since(start.step_back())
+        for older in lake.readers[:-1]:
+            await older.expire()
+        for _ in range(4):
+            await keeper.round()
+        reader = await lake.reader(appends, pending_memory_bytes=400)
+        given = [delta async for delta in reader.listen(start=start)]
+        assert len(given) > 1
+        assert given[0].lower == start
+        for delta in given:
+            assert rows_of(delta) == expected_delta(PAIR_ROWS, delta)
+        assert all(before.upper == after.lower for before, after in itertools.pairwise(given))
+
+
+async def test_a_since_is_written_at_most_once_an_interval(lake: ReadLake) -> None:
+    await lake.put(between(0, 60), 0, 60)
+    reader = await lake.reader(downgrade_interval_ms=5000)
+
+    async def written() -> list[Frontier]:
+        return [found.hold.since for found in (await lake.holds().read_all(await lake.holds().list())).values()]
+
+    before = len(lake.store.puts)
+    for since in range(1, 40):
+        await reader.downgrade_since(since)
+    assert reader.since == frontier(39)
+    assert len(lake.store.puts) - before == 1
+    assert await written() == [frontier(1)]
+    with pytest.raises(SinceError):
+        await reader.snapshot(38)
+    clone = await reader.clone()
+    lake.readers.append(clone)
+    assert clone.since == frontier(39)
+    await clone.expire()
+    await lake.clock.sleep(6)
+    await until(lambda: reader._hold.handle.since == frontier(39), "the renewal")
+    assert await written() == [frontier(39)]
