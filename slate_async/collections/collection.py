@@ -11,6 +11,7 @@ from slate_async.collections.codec.life import Life
 from slate_async.collections.controller.context import controlling
 from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.controller.executor import Executor
+from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.core.names import check_name
 from slate_async.collections.info import CollectionInfo, info_of
 from slate_async.collections.lake_context import LakeContext
@@ -23,15 +24,20 @@ from slate_async.collections.verify.verifier import verify
 from slate_async.collections.writer.writer import Writer, open_writer
 from slate_async.errors import ClosedError, CorruptionError
 from slate_async.runtime.concurrent import run_to_completion
-from slate_async.runtime.loop_handle import LoopHandle
+from slate_async.runtime.loop_handle import LoopHandle, called
 from slate_async.runtime.opening import Opening
-from slate_async.runtime.shared import Taken
+from slate_async.runtime.shared import Shared, Taken
 
 H = TypeVar("H", bound=LoopHandle)
 
 
 class Handles(Protocol):
-    """What knows the handles that are open, to close them when it closes."""
+    """What knows the handles that are open, to close them when it closes.
+
+    _standbys: controllers in waiting, of the lives that are written; ``None`` if this process is never to be one
+    """
+
+    _standbys: Shared[StandbyController] | None
 
     def _check_open(self) -> None:
         """Raise unless something may be opened now."""
@@ -72,7 +78,9 @@ class Collection:
 
         async def begin(stores: LifeStores) -> Writer:
             parallelism = stores.settings.flush_parallelism
-            return await open_writer(stores.writing(name), stores.appends, flush_parallelism=parallelism)
+            writer = await open_writer(stores.writing(name), stores.appends, flush_parallelism=parallelism)
+            self._stand_by(stores, writer)
+            return writer
 
         return self._opening(begin, "a writer", "collection.writer(...)")
 
@@ -131,6 +139,16 @@ class Collection:
             return await self._open(await self._context.find(self._name), begin)
 
         return Opening(start, what, call)
+
+    def _stand_by(self, stores: LifeStores, writer: Writer) -> None:
+        """Become the controller if what ``writer`` appends waits for one."""
+        standbys = self._handles._standbys
+        if standbys is None:
+            return
+        taken = Taken()
+        standby = taken.take(standbys, stores.life.uuid, lambda: StandbyController(stores))
+        writer._on_closed(called(standby.add(writer)))
+        writer._on_closed(taken.give_back)
 
     async def _open(self, life: Life, begin: Callable[[LifeStores], Awaitable[H]]) -> H:
         """What ``begin`` opens on ``life``; what it takes is given back when that closes, or does not open."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 from slate_async.arguments import check_kinds
 from slate_async.collections.codec.life import Life, LifeState
 from slate_async.collections.collection import Collection
+from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.names import check_name
 from slate_async.collections.deletion import delete_life, remove_dead, remove_deleted
@@ -29,7 +30,7 @@ from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.loop_handle import LoopHandle, called
-from slate_async.runtime.shared import Taken
+from slate_async.runtime.shared import Shared, Taken
 from slate_async.settings.collections import CollectionSettings
 
 PARALLEL_READS = 16
@@ -40,8 +41,9 @@ LIVES = 100
 class Lake(LoopHandle):
     """Made by `open_collections`; see the module docstring. ``async with`` closes it, and what was opened in it."""
 
-    def __init__(self, context: LakeContext) -> None:
+    def __init__(self, context: LakeContext, *, controller: bool) -> None:
         super().__init__(f"the lake {context.url}")
+        self._standbys = Shared(StandbyController.close) if controller else None
         self._context = context
         self._members: dict[int, LoopHandle] = {}
 

@@ -25,6 +25,7 @@ def open_collections(
     name: str | None = None,
     settings: CollectionSettings | None = None,
     environment: SharesClients | None = None,
+    controller: bool = True,
     runtime: Runtime | None = None,
 ) -> Opening[Lake]:
     """Open a folder of persistent collections: await it, or enter it with ``async with``. It sends nothing.
@@ -34,6 +35,8 @@ def open_collections(
     metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``, or a factory; the same for
     all processes
     environment: an `Environment` whose clients and threads it shares, and which closes it
+    controller: whether this process becomes the controller of a collection that it writes to, when what it appended
+    has waited for ``controller_takeover_ms``. Off where controllers run in processes of their own
     runtime: clock, randomness, ids and threads to use instead of the machine's
 
     Raises `InvalidError`."""
@@ -46,6 +49,7 @@ def open_collections(
             "CollectionSettings or None",
         ),
         ("environment", environment is None or hasattr(environment, "_admit"), environment, "an Environment or None"),
+        ("controller", isinstance(controller, bool), controller, "True or False"),
         ("runtime", runtime is None or isinstance(runtime, Runtime), runtime, "a Runtime or None"),
     )
     if environment is not None and runtime is not None:
@@ -56,14 +60,14 @@ def open_collections(
         chosen = CollectionSettings() if settings is None else settings
         if environment is not None:
             environment._require_open()
-            lake = await _opened(environment._clients, environment.runtime, path, metastore, name, chosen)
+            lake = await _opened(environment._clients, environment.runtime, path, metastore, name, chosen, controller)
             lake._on_closed(called(environment._admit((root_of(path), metastore), lake)))
             return lake
         machine = system_runtime() if runtime is None else runtime
         clients = StoreClients(machine, {})
         end = [clients.end] if runtime is not None else [clients.end, lambda: end_threads(machine)]
         try:
-            lake = await _opened(clients, machine, path, metastore, name, chosen)
+            lake = await _opened(clients, machine, path, metastore, name, chosen, controller)
         except BaseException:
             for ending in end:
                 ending()
@@ -82,6 +86,7 @@ async def _opened(
     metastore: str | MetaStoreFactory | None,
     name: str | None,
     settings: CollectionSettings,
+    controller: bool,
 ) -> Lake:
     """A lake that gives back what it takes of ``clients``."""
     taken = Taken()
@@ -92,6 +97,6 @@ async def _opened(
         await run_to_completion(taken.give_back())
         raise
     supervisor = Supervisor(url, lambda cause: None)
-    lake = Lake(LakeContext(url, store, metastores, runtime, settings, supervisor))
+    lake = Lake(LakeContext(url, store, metastores, runtime, settings, supervisor), controller=controller)
     lake._on_closed(taken.give_back)
     return lake

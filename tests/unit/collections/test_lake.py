@@ -42,7 +42,9 @@ async def another(store: StoreInHand) -> AsyncIterator[Opened]:
     lakes: list[Lake] = []
 
     async def opened() -> Lake:
-        lake = await open_collections(store, name="memory://lake", settings=SETTINGS, runtime=fast_runtime())
+        lake = await open_collections(
+            store, name="memory://lake", settings=SETTINGS, controller=False, runtime=fast_runtime()
+        )
         lakes.append(lake)
         return lake
 
@@ -476,6 +478,7 @@ async def test_a_url_a_path_and_a_private_runtime(tmp_path: Any) -> None:
         ({"metastore": "oracle"}, "metastore is none of"),
         ({"settings": slate.Settings()}, "settings is CollectionSettings or None, not Settings"),
         ({"environment": 3}, "environment is an Environment or None, not int"),
+        ({"controller": 3}, "controller is True or False, not int"),
         ({"runtime": 3}, "runtime is a Runtime or None, not int"),
         ({"environment": slate.Environment(), "runtime": fast_runtime()}, "give one of the two"),
         ({"path": "nope://x"}, "nope"),
