@@ -21,6 +21,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyarrow import ipc
 
+from slate_async.codec.arrays import is_larger
 from slate_async.codec.checksum import crc32c, crc32c_of_parts
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, encode_header, peek_header
 from slate_async.collections.codec.description import Description, decode_description, encode_description
@@ -31,6 +32,7 @@ from slate_async.types import Buffer
 COMPRESS_BYTES = 64 << 10
 """Less than this is not worth compressing: 10 rows are written in 0.02 ms and read in 0.01."""
 ALIGNMENT = 8
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 PEEK_BYTES = 1024
 """So many first bytes hold the description, unless it names parts."""
 
@@ -59,7 +61,7 @@ def encode_pending(
     padding = bytes(-(_AT + len(packed)) % ALIGNMENT)
     body: list[Buffer] = [sizes, packed, padding]
     if updates is not None:
-        body.append(memoryview(_stream(updates, schema)))
+        body.append(_stream(updates, schema))
     header = ObjectHeader(
         kind=ObjectKind.PENDING_BATCH,
         database_id=collection,
@@ -102,12 +104,16 @@ def peek_description(data: Buffer, schema: UpdateSchema, collection: UUID, *, ob
     return _description(data, header, schema, object_name)[0]
 
 
-def _stream(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> pa.Buffer:
+def _stream(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> Buffer:
+    """An Arrow stream. That of a few rows is put together from its messages, as Arrow's own writer does."""
+    if not is_larger(updates, COMPRESS_BYTES) and isinstance(updates, pa.RecordBatch):
+        return b"".join((schema.message, updates.serialize(), END_OF_STREAM))
     sink = pa.BufferOutputStream()
-    options = ipc.IpcWriteOptions(compression="zstd" if updates.nbytes > COMPRESS_BYTES else None)
+    options = ipc.IpcWriteOptions(compression="zstd" if is_larger(updates, COMPRESS_BYTES) else None)
     with ipc.new_stream(sink, schema.arrow, options=options) as writer:
         writer.write(updates)
-    return sink.getvalue()
+    whole: pa.Buffer = sink.getvalue()
+    return memoryview(whole)
 
 
 def _updates(stream: memoryview, schema: UpdateSchema, object_name: str, offset: int) -> pa.Table:

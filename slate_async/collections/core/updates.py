@@ -54,11 +54,14 @@ class UpdateSchema:
 
     data: names and types of the data columns; names with ``_`` in front are not for data
     arrow: all columns, in order: data, times, diff
+    message: ``arrow`` as an Arrow stream begins with it
     """
 
     kind: TimeKind
     data: pa.Schema
     arrow: pa.Schema = field(init=False, repr=False, compare=False)
+    message: bytes = field(init=False, repr=False, compare=False)
+    _required: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not len(self.data) or len(set(self.data.names)) < len(self.data):
@@ -73,6 +76,8 @@ class UpdateSchema:
         times = [pa.field(name, pa.uint64(), nullable=False) for name in self.kind.columns]
         arrow = pa.schema([*self.data, *times, pa.field(DIFF, pa.int64(), nullable=False)])
         object.__setattr__(self, "arrow", arrow)
+        object.__setattr__(self, "message", arrow.serialize().to_pybytes())
+        object.__setattr__(self, "_required", tuple(at for at, known in enumerate(arrow) if not known.nullable))
 
     @classmethod
     def of_bytes(cls, kind: TimeKind) -> UpdateSchema:
@@ -123,7 +128,7 @@ class UpdateSchema:
 
     def _has_its_values(self, updates: pa.RecordBatch) -> bool:
         """Whether no column has nulls that may have none."""
-        return all(column.nullable or not updates.column(at).null_count for at, column in enumerate(self.arrow))
+        return not any(updates.column(at).null_count for at in self._required)
 
     def _of_rows(self, rows: list[tuple[Any, Any, int]]) -> pa.RecordBatch:
         for number, row in enumerate(rows):
@@ -155,6 +160,10 @@ class UpdateSchema:
 def check_within(updates: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) -> None:
     """Raise `InvalidError` unless the times of all ``updates`` are beyond the lower of ``bounds`` and not its upper."""
     times = schema.times(updates)
+    if len(times) == 1 and updates.num_rows and not bounds.upper.is_done:
+        (first,), (end,) = bounds.lower.elements[0], bounds.upper.elements[0]
+        if first <= int(times[0].min()) and int(times[0].max()) < end:
+            return
     _refuse(updates, ~bounds.lower.mask(times), f"its time is before lower {bounds.lower}")
     _refuse(updates, bounds.upper.mask(times), f"its time is at or beyond upper {bounds.upper}")
 

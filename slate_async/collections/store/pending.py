@@ -18,6 +18,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from metastores.protocol import Committed, Conflict, Unknown
+from slate_async.codec.arrays import is_larger
 from slate_async.codec.checksum import crc32c
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import MAX_PART_BYTES, PartRef, check_bytes
@@ -164,7 +165,7 @@ class PendingStore:
         def encode() -> bytes:
             return encode_pending(description, updates, self._schema, self._collection)
 
-        large = updates is not None and updates.nbytes > OFFLOAD_BYTES
+        large = updates is not None and is_larger(updates, OFFLOAD_BYTES)
         data = await self._offload.run(encode) if large else encode()
         if len(data) > MAX_PART_BYTES:
             raise InvalidError(f"a batch of {len(data)} bytes is above {MAX_PART_BYTES}; write it in parts")

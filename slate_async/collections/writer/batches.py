@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import mask_array, numbers_of
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.core.bounds import Bounds
@@ -70,7 +70,7 @@ def checked(updates: UpdatesLike, schema: UpdateSchema, bounds: Bounds) -> pa.Re
     for times outside of ``bounds``, and for a sum of differences that does not fit int64."""
     batch = schema.batch(updates)
     check_within(batch, schema, bounds)
-    diffs = batch.column(DIFF).to_numpy()
+    diffs = numbers_of(batch.column(DIFF))
     if len(diffs) and max(int(diffs.max()), -int(diffs.min())) * len(diffs) >= 2**63:
         consolidate(batch, schema)  # raises if the sum of one data and time does not fit
     return batch
@@ -83,5 +83,5 @@ def cut(updates: pa.RecordBatch, schema: UpdateSchema, coverage: Frontier) -> pa
 
 def sum_of_diffs(updates: pa.RecordBatch) -> int:
     """Of all rows, of which there are fewer than 2**31. It may be beyond int64."""
-    diffs = updates.column(DIFF).to_numpy()
+    diffs = numbers_of(updates.column(DIFF))
     return (int((diffs >> 32).sum()) << 32) + int((diffs & _LOW).sum())

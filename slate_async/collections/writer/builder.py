@@ -18,6 +18,7 @@ from typing import Literal, Self
 
 import pyarrow as pa
 
+from slate_async.codec.arrays import is_larger
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import MAX_PARTS, PartRef
 from slate_async.collections.core.bounds import Bounds
@@ -63,7 +64,7 @@ class PartsWriter:
     async def add(self, updates: UpdatesLike) -> None:
         """Take ``updates`` in; waits while too many parts are on their way. Raises `InvalidError` for updates that are
         wrong or outside of the bounds, and for too many parts; `UnavailableError` if a part could not be put."""
-        if isinstance(updates, pa.RecordBatch | pa.Table) and updates.nbytes > OFFLOAD_BYTES:
+        if isinstance(updates, pa.RecordBatch | pa.Table) and is_larger(updates, OFFLOAD_BYTES):
             batch = await self._context.runtime.offload.run(lambda: self._checked(updates))
         else:
             batch = self._checked(updates)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from slate_async.codec.arrays import is_larger
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.names import COMPARE_SHARD, check_name
@@ -150,7 +151,7 @@ class Writer(LoopHandle):
         self, updates: pa.RecordBatch | pa.Table, lower: FrontierLike | None, upper: FrontierLike
     ) -> Batch:
         self._guard.check("not_applied")
-        if updates.nbytes > self._context.part_bytes:
+        if is_larger(updates, self._context.part_bytes):
             parts = self._parts(lower, upper)
             await parts.add(updates)
             return await parts.finish()
@@ -162,5 +163,5 @@ class Writer(LoopHandle):
             return Batch(bounds, token, found.num_rows, sum_of_diffs(found), found)
 
         token = self._context.runtime.ids.token()
-        large = updates.nbytes > OFFLOAD_BYTES
+        large = is_larger(updates, OFFLOAD_BYTES)
         return await self._context.runtime.offload.run(batch) if large else batch()

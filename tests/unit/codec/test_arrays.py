@@ -6,7 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slate_async.codec.arrays import binary_array, binary_scalar, mask_array, mask_of, number_array, numbers_of
+from slate_async.codec.arrays import (
+    binary_array,
+    binary_scalar,
+    is_larger,
+    mask_array,
+    mask_of,
+    number_array,
+    numbers_of,
+)
 
 
 @pytest.mark.parametrize("items", [[], [b""], [b"a", b"", b"\x00\xff" * 100, b"b"]])
@@ -55,3 +63,12 @@ def test_what_is_read_of_an_array_or_a_part_of_it(cut: slice) -> None:
 def test_a_scalar() -> None:
     for item in (b"", b"a\xff"):
         assert binary_scalar(item).equals(pa.scalar(item, pa.binary()))
+
+
+def test_the_size_of_a_slice_is_its_own() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(range(1000))], names=["n"])
+    for updates in (batch, pa.Table.from_batches([batch])):
+        assert is_larger(updates, 7_999)
+        assert not is_larger(updates, 8_000)
+        assert not is_larger(updates.slice(10, 100), 1_000)
+        assert is_larger(updates.slice(10, 100), 700)

@@ -54,6 +54,16 @@ def stream_of(data: bytes) -> bytes:
     return data[end + -end % 8 :]
 
 
+@pytest.mark.parametrize("rows", [0, 1, 10])
+def test_a_few_rows_are_the_stream_that_arrow_writes(rows: int) -> None:
+    updates = BYTES.batch([(b"data %d" % number, 3, number + 1) for number in range(rows + 2)]).slice(1, rows)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, BYTES.arrow) as writer:
+        writer.write(updates)
+    description = replace(DESCRIPTION, rows=rows)
+    assert stream_of(encoded(description, updates)) == sink.getvalue().to_pybytes()
+
+
 def test_the_header_says_whose_it_is_and_which_append_made_it() -> None:
     header = decode_header(encoded(), object_name="o")
     assert (header.kind, header.database_id, header.object_id.hex()) == (4, COLLECTION, TOKEN)
