@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from slate_async.codec.header import ObjectHeader, ObjectKind
     from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
     from slate_async.collections.collection import Collection
-    from slate_async.collections.core.errors import LeaseLostError, SinceError, UpperMismatchError
+    from slate_async.collections.core.errors import (
+        LeaseLostError,
+        SinceError,
+        TokenMismatchError,
+        UpperMismatchError,
+    )
     from slate_async.collections.core.frontier import DONE, Frontier
     from slate_async.collections.info import CollectionInfo
     from slate_async.collections.lake import Lake
@@ -112,7 +117,7 @@ else:
             "slate_async.codec.header": "ObjectHeader ObjectKind",
             "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
             "slate_async.collections.collection": "Collection",
-            "slate_async.collections.core.errors": "LeaseLostError SinceError UpperMismatchError",
+            "slate_async.collections.core.errors": "LeaseLostError SinceError TokenMismatchError UpperMismatchError",
             "slate_async.collections.core.frontier": "DONE Frontier",
             "slate_async.collections.info": "CollectionInfo",
             "slate_async.collections.lake": "Lake",
@@ -284,6 +289,7 @@ __all__ = [
     "Status",
     "StreamBatch",
     "TimeLike",
+    "TokenMismatchError",
     "UnavailableError",
     "UpperMismatchError",
     "VerifyProgress",

@@ -6,7 +6,8 @@ collection was at that upper, and a run goes on exactly there.
 Ordering rules:
 * a batch is written only while the database's upper is the delta's lower; both are under one lock of the process
 * another process is the database's writer or this one is: a zombie's batch is fenced
-* times are given up only once the batch behind them is durable
+* times are given up only once the batch behind them is durable, by a critical hold: so a run can go on where the
+  database is, however long there was none
 """
 
 from __future__ import annotations
@@ -23,15 +24,20 @@ from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.delta_rows import KeyChange, check_applies, check_columns, key_changes
 from slate_async.bridges.joined import runtime_of
 from slate_async.collections.collection import Collection
+from slate_async.collections.core.errors import TokenMismatchError
 from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.names import check_name
 from slate_async.collections.core.times import TimeKind
+from slate_async.collections.reader.critical import CriticalHandle
+from slate_async.collections.reader.handle import ReadHandle
 from slate_async.collections.reader.listen import Delta
 from slate_async.database.db import Db
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import ClosedError, ConflictError, InvalidError
 
 logger = logging.getLogger(__name__)
+DOWNGRADE_S = 1.0
+"""Times are given up that often, not for each delta."""
 _locks: WeakKeyDictionary[Db, asyncio.Lock] = WeakKeyDictionary()
 """Of each database: its relays look at their upper and write, one at a time."""
 
@@ -53,7 +59,8 @@ def relay_to_database(
     """What keeps the rows of ``collection`` in ``database``. Its data columns are key and value, and expire_time if it
     has that; its times are u64; a key is there once or not at all.
 
-    name: of the relay, and of what it holds of the collection: 1 to 64 of a-z, 0-9 and -
+    name: of the relay, and of its critical hold on the collection: 1 to 64 of a-z, 0-9 and -. A relay that is not to
+    run again gives that up: ``(await collection.critical(name)).expire()``
     upper_key: the row that says how far the database is; ``relay/NAME`` if left out
 
     Use ``async with``, and `DatabaseRelay.run` within. Raises `InvalidError`."""
@@ -135,12 +142,15 @@ class DatabaseRelay:
     async def _run(self, goal: Frontier | None) -> None:
         progress = self._progress
         progress.runs += 1
+        pin = await self._collection.critical(self._name, "a relay to a database")
         await self._database.flush()  # what an earlier run wrote counts once it is durable
         stored = await self._stored()
         if stored is not None:
             progress.upper = stored
+            if not pin.since.strictly_below(stored):  # another relay went on, perhaps the database's writer by now
+                await self._database.confirm()
         async with AsyncExitStack() as stack:
-            reader = await stack.enter_async_context(self._collection.reader(f"relay {self._name}"))
+            reader = await stack.enter_async_context(await pin.reader(f"relay {self._name}"))
             if self._is_there(goal):
                 return
             if stored is None and reader.since.is_done:
@@ -149,12 +159,25 @@ class DatabaseRelay:
             listener = reader.listen(start=stored) if first is None else reader.subscribe(first)
             stack.callback(listener.close)
             logger.info("%s: relaying to %s from %s", self._collection.name, self._database, progress.upper)
+            downgraded = self._clock.monotonic()
             async for delta in listener:
                 await self._apply(delta, stored)
                 stored = progress.upper = delta.upper
-                await reader.downgrade_since(delta.upper)
+                if self._clock.monotonic() - downgraded >= DOWNGRADE_S:
+                    await self._downgrade(pin, reader)
+                    downgraded = self._clock.monotonic()
                 if self._is_there(goal):
-                    return
+                    break
+            await self._downgrade(pin, reader)
+
+    async def _downgrade(self, pin: CriticalHandle, reader: ReadHandle) -> None:
+        """Give up all times but those that are needed to go on where the database is."""
+        upper = self._progress.upper
+        await reader.downgrade_since(upper)
+        try:
+            await pin.compare_and_downgrade(pin.token, str(upper), upper.step_back())
+        except TokenMismatchError:  # an earlier run's landed late, which had come less far
+            await pin.refresh()
 
     def _is_there(self, goal: Frontier | None) -> bool:
         upper = self._progress.upper

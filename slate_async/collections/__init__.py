@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from slate_async.collections.core.times import Time, TimeLike
     from slate_async.collections.core.updates import UpdatesLike
     from slate_async.collections.overview.views import GarbageView, HoldView, LayerBatch, Overview, Shard
+    from slate_async.collections.reader.critical import CriticalHandle
     from slate_async.collections.reader.handle import ReadHandle
     from slate_async.collections.reader.listen import Delta, Listener
     from slate_async.collections.reader.snapshot import Snapshot
@@ -48,6 +49,7 @@ else:
             "slate_async.collections.core.times": "Time TimeLike",
             "slate_async.collections.core.updates": "UpdatesLike",
             "slate_async.collections.overview.views": "GarbageView HoldView LayerBatch Overview Shard",
+            "slate_async.collections.reader.critical": "CriticalHandle",
             "slate_async.collections.reader.handle": "ReadHandle",
             "slate_async.collections.reader.listen": "Delta Listener",
             "slate_async.collections.reader.snapshot": "Snapshot",
@@ -68,6 +70,7 @@ __all__ = [
     "CollectionVerifyReport",
     "ConditionLike",
     "Controller",
+    "CriticalHandle",
     "Delta",
     "Executor",
     "FrontierLike",

@@ -18,6 +18,7 @@ from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.overview.look import look
 from slate_async.collections.overview.views import Overview
+from slate_async.collections.reader.critical import CriticalHandle, open_critical
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport, finding_of
 from slate_async.collections.verify.verifier import verify
@@ -44,6 +45,9 @@ class Handles(Protocol):
 
     def _opened(self, handle: LoopHandle) -> None:
         """``handle`` is open."""
+
+    def _keep(self, name: str, life: Life) -> LifeStores:
+        """What is used of ``life`` by what needs no closing, until it closes."""
 
 
 class Collection:
@@ -96,6 +100,23 @@ class Collection:
             return await open_reader(stores.reading(), note)
 
         return self._opening(begin, "a reader", "collection.reader(...)")
+
+    async def critical(self, name: str, note: str = "") -> CriticalHandle:
+        """The critical hold called ``name``: the one that is stored, or a new one at what may be read now. It keeps its
+        times readable, without a lease, until `CriticalHandle.expire`. It needs no closing, and ends with the lake.
+
+        name: 1 to 64 of a-z, 0-9 and -
+        note: stored with a new one, for people
+
+        Raises `NotFoundError`, `InvalidError`, `UnavailableError`."""
+        check_kinds(("note", isinstance(note, str), note, "a str"))
+        self._handles._check_open()
+        stores = self._handles._keep(self._name, await self._context.find(self._name))
+        try:
+            return await open_critical(stores.reading(), name, note)
+        except ClosedError as error:
+            self._handles._check_open()
+            raise self._context.deleted(self._name) from error
 
     def controller(self, *, background: bool = True, executor: Executor | None = None) -> Opening[Controller]:
         """Become the controller of this collection: await it, or enter it with ``async with``. One that works

@@ -13,6 +13,7 @@ import asyncio
 import builtins
 from functools import partial
 from typing import Literal
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -46,6 +47,9 @@ class Lake(LoopHandle):
         self._standbys = Shared(StandbyController.close) if controller else None
         self._context = context
         self._members: dict[int, LoopHandle] = {}
+        self._kept: dict[UUID, LifeStores] = {}
+        self._kept_until_closed = Taken()
+        self._on_closed(self._kept_until_closed.give_back)
 
     def __repr__(self) -> str:
         return f"<Lake {self._context.url}, {'open' if self._guard.open else 'closed'}, handles={len(self._members)}>"
@@ -135,6 +139,13 @@ class Lake(LoopHandle):
             self._members.pop(number, None)
 
         handle._on_closed(called(ended))
+
+    def _keep(self, name: str, life: Life) -> LifeStores:
+        """What is used of ``life`` by what needs no closing, until this closes. Raises `ClosedError`."""
+        self._check_open()
+        if life.uuid not in self._kept:
+            self._kept[life.uuid] = self._context.take(name, life, self._kept_until_closed)
+        return self._kept[life.uuid]
 
     # ---- parts
 

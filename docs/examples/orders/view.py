@@ -1,8 +1,8 @@
 """The view: one process that keeps revenue per customer, by what changed in two collections.
 
 It stores nothing but the view itself. Where that ends is where it goes on: it reads what orders and customers were just
-before, adds up, and continues with their deltas. Each of its appends says where the view ended, so of two processes, or
-of one that was thought dead and another, only one moves it on.
+before, adds up, and continues with their deltas. Critical holds keep that readable while no view runs. Each append says
+where the view ended, so of two processes, or of one that was thought dead and another, only one moves it on.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def updates_of(found: pa.Table) -> list[Update]:
 
 async def keep(lake: slate.Lake) -> None:
     """Go on where the view ends, for ever."""
+    pins = [await lake.collection(name).critical("view") for name in (places.ORDERS, places.CUSTOMERS)]
     async with (
         lake.collection(places.REVENUE).writer() as writer,
-        lake.collection(places.ORDERS).reader("view") as orders,
-        lake.collection(places.CUSTOMERS).reader("view") as customers,
+        await pins[0].reader("view") as orders,
+        await pins[1].reader("view") as customers,
     ):
         view, waiting = Revenue(), list[Update]()
         (ended,) = writer.upper.elements[0]
@@ -49,8 +50,9 @@ async def keep(lake: slate.Lake) -> None:
             waiting = [update for update in waiting if update[0] >= upper]
             await writer.append(changes, lower=ended, upper=upper)
             ended = upper
-            for reader in (orders, customers):
+            for reader, pin in zip((orders, customers), pins, strict=True):
                 await reader.downgrade_since(upper)
+                await pin.compare_and_downgrade(pin.token, str(upper), upper - 1)
 
 
 async def main(url: str) -> None:

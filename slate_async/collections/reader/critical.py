@@ -43,7 +43,10 @@ async def open_critical(context: ReaderContext, name: str, note: str = "") -> Cr
 
 
 class CriticalHandle:
-    """Made by `open_critical`. It needs no closing: nothing runs for it. One for each event loop."""
+    """Made by `Collection.critical`. It needs no closing: nothing runs for it. One for each event loop."""
+
+    name: str
+    """Of the hold."""
 
     def __init__(self, context: ReaderContext, name: str, hold: Hold) -> None:
         self._context = context

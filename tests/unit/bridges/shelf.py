@@ -14,9 +14,12 @@ import pyarrow as pa
 from metastores.factories import PutIfAbsentFactory
 from metastores.runtime import MetaRuntime
 from slate_async.collections.codec.life import Appends, Life, LifeState
+from slate_async.collections.controller.context import controlling
+from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.reader.critical import CriticalHandle, open_critical
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.writer.writer import Writer, open_writer
 from slate_async.objectstore.protocol import ObjectStore
@@ -46,6 +49,19 @@ class Shelf:
     def reader(self, note: str = "") -> AbstractAsyncContextManager[ReadHandle]:
         return self._reader(note)
 
+    def controller(self) -> AbstractAsyncContextManager[Controller]:
+        """One that works only when it is asked to."""
+        return self._controller()
+
+    @asynccontextmanager
+    async def _controller(self) -> AsyncIterator[Controller]:
+        async with self._life() as life, await open_controller(controlling(life), background=False) as controller:
+            yield controller
+
+    async def critical(self, name: str, note: str = "") -> CriticalHandle:
+        """Its stores are never closed, which costs nothing in memory."""
+        return await open_critical(self._stores(Supervisor("test", lambda cause: None)).reading(), name, note)
+
     @asynccontextmanager
     async def _writer(self, name: str) -> AsyncIterator[Writer]:
         async with self._life() as life, await open_writer(life.writing(name), self.appends) as writer:
@@ -58,10 +74,17 @@ class Shelf:
 
     @asynccontextmanager
     async def _life(self) -> AsyncIterator[LifeStores]:
-        life = Life(UUID(int=7), 1, LifeState.OPEN, UpdateSchema(self.kind, self.data), self.appends)
-        run = runtime()
         supervisor = Supervisor("test", lambda cause: None)
-        made = LifeStores.of(
+        made = self._stores(supervisor)
+        try:
+            yield made
+        finally:
+            await made.close()
+            await supervisor.close()
+
+    def _stores(self, supervisor: Supervisor) -> LifeStores:
+        life, run = Life(UUID(int=7), 1, LifeState.OPEN, UpdateSchema(self.kind, self.data), self.appends), runtime()
+        return LifeStores.of(
             self.store,
             life,
             name=self.name,
@@ -71,11 +94,6 @@ class Shelf:
             settings=CollectionSettings(retry_deadline_ms=2_000, poll_interval_ms=10),
             supervisor=supervisor,
         )
-        try:
-            yield made
-        finally:
-            await made.close()
-            await supervisor.close()
 
     async def upper(self) -> int:
         """Where it ends."""

@@ -50,6 +50,13 @@ class Source:
         for _ in range(appends):
             await self.append(*((b"%d" % rng.randrange(5), rng.choice((None, b"1", b"2"))) for _ in range(3)))
 
+    async def compacted(self) -> None:
+        """As far as the holds that stand allow: what a controller does once another reader has read all."""
+        async with self.shelf.reader() as reader, self.shelf.controller() as controller:
+            await reader.downgrade_since(self.time)
+            for _ in range(6):
+                await controller.round()
+
     async def raw(self, *updates: tuple[Any, int, int]) -> None:
         """Whatever the test wants, until a time later."""
         self.time += 1
@@ -176,6 +183,31 @@ async def test_two_relays_of_one_name_do_not_apply_a_delta_twice(source: Source,
             run.cancel()
     await copy(source, db)
     await source.is_in(db)
+
+
+async def test_what_comes_next_is_kept_while_no_relay_runs(source: Source, db: slate.Db) -> None:
+    """By a critical hold one step behind the database; other readers give all up, and the collection is compacted."""
+    await source.busy(random.Random(4), 3)
+    await copy(source, db)
+    pin = await source.shelf.critical("copy")
+    assert pin.since.elements == ((source.time - 1,),)
+    assert pin.token == str(source.time)
+    await source.busy(random.Random(5), 3)
+    await source.compacted()
+    assert (await source.shelf.critical("late")).since == pin.since
+    await copy(source, db)
+    await source.is_in(db)
+    assert (await source.shelf.critical("copy")).since.elements == ((source.time - 1,),)
+
+
+async def test_a_relay_whose_times_were_given_up_says_so(source: Source, db: slate.Db) -> None:
+    await source.busy(random.Random(4), 3)
+    await copy(source, db)
+    await (await source.shelf.critical("copy")).expire()
+    await source.busy(random.Random(5), 3)
+    await source.compacted()
+    with pytest.raises(slate.InvalidError, match=f"cannot go on from 9 where since is {source.time}"):
+        await copy(source, db)
 
 
 async def test_a_collection_that_is_done_ends_the_run(source: Source, db: slate.Db) -> None:
