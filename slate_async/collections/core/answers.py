@@ -13,12 +13,14 @@ Rules C3 and C4 of collections.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import mask_array, number_array, numbers_of
 from slate_async.collections.core.frontier import Frontier, Mask
 from slate_async.collections.core.times import Time
-from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.core.updates import DIFF, UpdateSchema, row_text
+from slate_async.errors import InvalidError
 
 
 def snapshot_rows(updates: pa.RecordBatch, schema: UpdateSchema, as_of: Time) -> pa.RecordBatch:
@@ -40,6 +42,18 @@ def listened_rows(
         return _chosen(updates, wanted)
     rows = _chosen(updates, wanted & _after(updates, schema, as_of))
     return schema.with_times(rows, Frontier([as_of]).advance_by(schema.times(rows)))
+
+
+def expanded(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.RecordBatch:
+    """The data of ``updates``, each as often as its difference says: what a user takes the contents for.
+
+    Raises `InvalidError` for a row that is there a negative number of times."""
+    diffs = numbers_of(updates.column(DIFF))
+    if (diffs < 0).any():
+        row = int((diffs < 0).argmax())
+        raise InvalidError(f"a row that is there {diffs[row]} times cannot be shown: {row_text(updates, row)}")
+    rows = number_array(np.repeat(np.arange(len(diffs)), diffs))
+    return updates.select(schema.data.names).take(rows)
 
 
 def _after(updates: pa.RecordBatch, schema: UpdateSchema, as_of: Time) -> Mask:

@@ -9,7 +9,7 @@ Rules C2, C3 and C4 of collections.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from slate_async.collections.codec.parts import MAX_PART_BYTES
 from slate_async.collections.core import reading
 from slate_async.collections.core.answers import listened_rows
 from slate_async.collections.core.area import Area, MergedBatch
@@ -27,13 +28,9 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import Time
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
-from slate_async.collections.reader.sources import one_batch, pending_tables
+from slate_async.collections.reader.sources import one_batch, pending_tables, together
 from slate_async.collections.store.merged import MergedSource
 from slate_async.runtime.gather import gather
-
-TOGETHER_BYTES = 4 << 20
-"""Pieces whose objects have so many bytes together are read at once."""
-PARALLEL_READS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Piece:
     @property
     def nbytes(self) -> int:
         """Of its objects, or more."""
-        return TOGETHER_BYTES if isinstance(self.batch, MergedBatch) and self.batch.parts else self.batch.nbytes
+        return MAX_PART_BYTES if isinstance(self.batch, MergedBatch) and self.batch.parts else self.batch.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class PiecesReader:
         rows: list[pa.RecordBatch] = []
         nbytes = count = 0
         while count < len(pieces) and nbytes <= limit // 2:
-            some = pieces[count : count + self._together(pieces[count:])]
+            some = pieces[count : count + together(self._context, [piece.nbytes for piece in pieces[count:]])]
             reads = [self._earliest(piece, limit - nbytes, divide=piece is pieces[0]) for piece in some]
             for part in await gather(reads):
                 if part.end is not None and not count:
@@ -109,15 +106,6 @@ class PiecesReader:
                 rows, nbytes, count = rows + part.rows, nbytes + part.nbytes, count + 1
         is_pending = any(piece.is_pending for piece in islice(pieces, count))
         return Found(await self._consolidated(rows), count, None, is_pending)
-
-    def _together(self, pieces: Sequence[Piece]) -> int:
-        count = nbytes = 0
-        for piece in pieces[:PARALLEL_READS]:
-            nbytes += piece.nbytes
-            if count and nbytes > TOGETHER_BYTES:
-                break
-            count += 1
-        return count
 
     async def _earliest(self, piece: Piece, limit: int, *, divide: bool) -> Earliest:
         """The first updates of ``piece`` that fit; unless it is to be divided, this ends once some do not."""
@@ -134,6 +122,7 @@ class PiecesReader:
 
     async def _tables(self, piece: Piece) -> AsyncGenerator[pa.Table, None]:
         context = self._context
+        tables: AsyncIterator[pa.Table]
         if isinstance(piece.batch, PendingBatch):
             tables = pending_tables(context, piece.batch)
         elif not piece.batch.rows:

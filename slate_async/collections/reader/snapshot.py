@@ -1,8 +1,8 @@
 """`Snapshot`: the contents of a collection at one time, in sorted batches.
 
-Merged batches are read a row group at a time and merged with what is pending, which is in memory. A version's batches
-are used only if they tell ``as_of`` apart (C3), and what was read of the pending area of a ``compare`` collection is
-given out only after the hold was found to stand (C14).
+Merged batches are read a row group at a time and merged with what is pending. If that does not fit into memory, there
+are passes by ranges of data. A version's batches are used only if they tell ``as_of`` apart (C3). What was read of the
+pending area of a ``compare`` collection is given out only after the hold was found to stand (C14).
 
 Rules C3, C4, C14 and C15 of collections.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core import splitting
+from slate_async.collections.core.answers import expanded
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.coverage import Taken
 from slate_async.collections.core.filtering import Condition
@@ -103,10 +104,22 @@ class Snapshot:
         except ObjectNotFoundError as error:
             raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
 
-    async def to_arrow(self) -> pa.Table:
-        """All rows. Raises as `batches`."""
+    async def to_arrow(self, *, expand: bool = False) -> pa.Table:
+        """All rows. Raises as `batches`.
+
+        expand: the data alone, each row as often as its ``_diff`` says. One that is there a negative number of times is
+        an `InvalidError` that names it"""
+        schema, offload = self._source.context.schema, self._source.context.runtime.offload
+        found = list[pa.RecordBatch]()
         async with aclosing(self.batches()) as batches:
-            return pa.Table.from_batches([batch async for batch in batches], self._source.context.schema.arrow)
+            async for batch in batches:
+                found.append(await offload.run(partial(expanded, batch, schema)) if expand else batch)
+        return pa.Table.from_batches(found, schema.data if expand else schema.arrow)
+
+    async def to_pandas(self, *, expand: bool = False) -> Any:
+        """All rows as a pandas frame, which takes pandas to be installed. Raises as `to_arrow`."""
+        table = await self.to_arrow(expand=expand)
+        return await self._source.context.runtime.offload.run(table.to_pandas)
 
     async def rows(self) -> AsyncGenerator[tuple[Any, int], None]:
         """``(data, diff)`` of each row; data of several columns are a tuple. Raises as `batches`."""
@@ -169,16 +182,29 @@ class Snapshot:
         )
 
     async def _merged(self) -> AsyncIterator[pa.RecordBatch]:
+        """In passes by ranges of data, each with as much as fits of what is pending."""
         context, schema = self._source.context, self._source.context.schema
-        chosen = sources.Selection(schema, self.as_of, self._source.where, self.span)
         taken = [batch for batch in self._source.taken if batch.start.less_equal(self.as_of)]
-        pending = await sources.pending_rows(context, taken, chosen)
-        if context.appends is Appends.COMPARE:
-            await self._source.hold.check_standing()
-        opened = await self._opened()
+        opened: Sequence[MergedSource] | None = None
+        span: KeySplit[Key] | None = self.span
+        while span is not None:
+            chosen = sources.Selection(schema, self.as_of, self._source.where, span)
+            pending, end = await sources.lowest_pending(context, taken, chosen)
+            if context.appends is Appends.COMPARE:
+                await self._source.hold.check_standing()
+            opened = await self._opened() if opened is None else opened
+            within = chosen if end is None else replace(chosen, span=KeySplit(span.start, end, 0))
+            async for rows in self._pass(within, opened, pending):
+                yield rows
+            span = None if end is None else KeySplit(end, span.end, 0)
+
+    async def _pass(
+        self, chosen: sources.Selection, opened: Sequence[MergedSource], pending: Sequence[pa.RecordBatch]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        context = self._source.context
         names = [*(batch.name for batch in self._batches()), "pending batches"]
         slices = [*(sources.merged_rows(context, source, chosen) for source in opened), _each(pending)]
-        merging = BoundedMerge(schema, Frontier([self.as_of]), names)
+        merging = BoundedMerge(context.schema, Frontier([self.as_of]), names)
         offload = context.runtime.offload
         while not merging.is_done:
             wanted = merging.wanted

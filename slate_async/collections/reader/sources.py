@@ -5,7 +5,9 @@ Everything that a filter or a key range rules out by parts' edges or row groups'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,11 +18,10 @@ from slate_async.collections.codec.merged_read import MergedFile
 from slate_async.collections.codec.statistics import group_ranges
 from slate_async.collections.core import filtering, ordering
 from slate_async.collections.core.answers import snapshot_rows
-from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.coverage import Taken
 from slate_async.collections.core.filtering import ColumnRange, Condition
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.merging import slices_of
+from slate_async.collections.core.lowest import LowestKeys, copied
 from slate_async.collections.core.ordering import Key
 from slate_async.collections.core.splitting import KeySplit, Span
 from slate_async.collections.core.times import Time
@@ -28,12 +29,13 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
 from slate_async.collections.store.merged import MergedSource
-from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
 
 SLICE_ROWS = 1 << 16
 PARALLEL_READS = 16
+TOGETHER = 64
+"""Objects that together have this part of the memory for pending updates are read at once."""
 
 EVERYTHING: KeySplit[Key] = KeySplit(None, None, 0)
 
@@ -52,23 +54,16 @@ class Selection:
         return self._chosen(self._within(one_batch(table, self.schema)))
 
     def of_unsorted(self, table: pa.Table, covered: Frontier | None) -> pa.RecordBatch:
-        """Those of ``table`` at times beyond ``covered``, at ``as_of``; not sorted, and not cut at ``span``."""
+        """Those of ``table`` at times beyond ``covered``, at ``as_of``, in any order."""
         updates = one_batch(table, self.schema)
         if covered is not None:
             updates = updates.filter(mask_array(covered.mask(self.schema.times(updates))))
         updates = self._chosen(updates)
-        return self.schema.with_times(updates, Frontier([self.as_of]).advance_by(self.schema.times(updates)))
-
-    def sorted_slices(self, pieces: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """``pieces`` as one run of sorted slices, cut at ``span``."""
-        if not pieces:
-            return []
-        updates = one_batch(pa.Table.from_batches(pieces, self.schema.arrow), self.schema)
-        try:
-            updates = self._within(consolidate(updates, self.schema, stored="pending batches"))
-        except CorruptionError:  # of a sum on the way; the whole one may fit. Equal rows have to be in one slice
-            return [self._within(updates.take(ordering.sorted_order(ordering.key_columns(updates, self.schema))))]
-        return list(slices_of(updates, SLICE_ROWS))
+        updates = self.schema.with_times(updates, Frontier([self.as_of]).advance_by(self.schema.times(updates)))
+        if self.span.start is None and self.span.end is None:
+            return updates
+        order = ordering.sorted_order(ordering.key_columns(updates, self.schema))
+        return copied(self._within(updates.take(order)))
 
     def overlaps(self, first: Key | None, last: Key | None) -> bool:
         """Whether rows from ``first`` to ``last`` may lie in ``span``; ``None``: not known. A ``last`` of fewer columns
@@ -103,18 +98,41 @@ async def merged_rows(context: ReaderContext, source: MergedSource, chosen: Sele
                 yield await context.runtime.offload.run(partial(chosen.of_sorted, table))
 
 
-async def pending_rows(
+async def lowest_pending(
     context: ReaderContext, taken: Sequence[Taken[PendingBatch]], chosen: Selection
-) -> list[pa.RecordBatch]:
-    """The chosen rows of pending batches, sorted and in slices. All of them are in memory.
+) -> tuple[list[pa.RecordBatch], Key | None]:
+    """The chosen rows of pending batches, sorted and in slices: those before a key, as many as fit into memory. And
+    that key, unless they are all.
 
     Raises `ObjectNotFoundError` for a batch that is missing, or another one than was found."""
-    pieces: list[pa.RecordBatch] = []
-    for start in range(0, len(taken), PARALLEL_READS):
-        reads = [_read_pending(context, batch, chosen) for batch in taken[start : start + PARALLEL_READS]]
-        for found in await gather(reads):
-            pieces += found
-    return await context.runtime.offload.run(partial(chosen.sorted_slices, pieces))
+    found, offload = LowestKeys(context.schema, context.pending_memory_bytes), context.runtime.offload
+
+    async def read(batch: Taken[PendingBatch]) -> None:
+        covered = None if batch.is_whole else batch.start
+        async with aclosing(pending_tables(context, batch.batch)) as tables:
+            async for table in tables:
+                rows = await offload.run(partial(chosen.of_unsorted, table, covered))
+                async with adding:
+                    await offload.run(partial(found.add, rows))
+
+    adding = asyncio.Lock()  # one at a time: it is the worker's while that runs
+    waiting = list(taken)
+    while waiting:
+        count = together(context, [batch.batch.nbytes for batch in waiting])
+        await gather([read(batch) for batch in waiting[:count]])
+        waiting = waiting[count:]
+    return await offload.run(partial(found.slices, SLICE_ROWS)), found.end
+
+
+def together(context: ReaderContext, sizes: Sequence[int]) -> int:
+    """How many of the first objects, of so many bytes, are read at once: one at least."""
+    count = nbytes = 0
+    for size in sizes[:PARALLEL_READS]:
+        nbytes += size
+        if count and nbytes > context.pending_memory_bytes // TOGETHER:
+            break
+        count += 1
+    return count
 
 
 def part_edges(source: MergedSource, schema: UpdateSchema) -> list[tuple[Key | None, Key | None]]:
@@ -173,7 +191,7 @@ def _runs(groups: Sequence[int]) -> list[range]:
     return runs
 
 
-async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncIterator[pa.Table]:
+async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncGenerator[pa.Table, None]:
     """The updates of a pending batch as they were written, a part at a time.
 
     Raises `ObjectNotFoundError` if it is missing, or another one than was found."""
@@ -187,11 +205,6 @@ async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncIt
         return
     async for table in context.pending.parts(name, found.description):
         yield table
-
-
-async def _read_pending(context: ReaderContext, taken: Taken[PendingBatch], chosen: Selection) -> list[pa.RecordBatch]:
-    covered = None if taken.is_whole else taken.start
-    return [chosen.of_unsorted(table, covered) async for table in pending_tables(context, taken.batch)]
 
 
 def one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -20,6 +23,7 @@ from tests.support.collection_bytes import BYTES, frontier
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, SleepyClock, at, random_rows, read, revoke
 
+T = TypeVar("T")
 ROWS = random_rows(random.Random(3), 40)
 
 
@@ -292,3 +296,54 @@ async def test_every_cancelled_opening_leaves_at_most_a_hold(lake: ReadLake) -> 
             await opening
     await lake.put(between(0, 5), 0, 5)
     assert await read(await lake.reader(), 3) == at(ROWS, 3)
+
+
+class Measuring:
+    """Notes the most that Arrow has allocated, after each step of work."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        result = function()
+        self.most = max(self.most, pa.total_allocated_bytes())
+        return result
+
+
+@pytest.mark.parametrize("appends", list(Appends))
+async def test_much_that_is_pending_is_read_in_passes_within_bounded_memory(lake: ReadLake, appends: Appends) -> None:
+    writer, rng = await lake.writer(appends), random.Random(4)
+    rows = 0
+    for lower in range(16):
+        data = pa.array([b"%016d" % rng.randrange(10**15) for _ in range(20_000)], pa.binary())
+        times = pa.array([lower] * len(data), pa.uint64())
+        table = pa.table([data, times, pa.array([1] * len(data), pa.int64())], schema=BYTES.arrow)
+        await writer.append(table, upper=lower + 1)
+        rows += table.num_rows
+    reader = await lake.reader(appends, pending_memory_bytes=2 << 20)
+    measuring = Measuring()
+    reader._context = replace(reader._context, runtime=replace(reader._context.runtime, offload=measuring))
+    before = pa.total_allocated_bytes()
+    found, last = 0, b""
+    async for batch in (await reader.snapshot(15)).batches():
+        found += batch.num_rows
+        assert last < batch.column("data")[0].as_py()
+        last = batch.column("data")[batch.num_rows - 1].as_py()
+    assert found == rows
+    assert rows * 36 > 10 << 20
+    assert measuring.most - before < 7 << 20
+
+
+async def test_contents_can_be_expanded_to_rows(lake: ReadLake) -> None:
+    await lake.put([(b"a", 1, 3), (b"b", 2, 1), (b"c", 3, 1), (b"c", 4, -1), (b"d", 5, -2)], 0, 10)
+    reader = await lake.reader()
+    table = await (await reader.snapshot(4)).to_arrow(expand=True)
+    assert table.to_pydict() == {"data": [b"a", b"a", b"a", b"b"]}
+    assert table.schema == BYTES.data
+    frame = await (await reader.snapshot(4)).to_pandas(expand=True)
+    assert list(frame["data"]) == [b"a", b"a", b"a", b"b"]
+    assert list((await (await reader.snapshot(4)).to_pandas())["_diff"]) == [3, 1]
+    with pytest.raises(InvalidError, match="a row that is there -2 times cannot be shown: data=b'd'"):
+        await (await reader.snapshot(5)).to_arrow(expand=True)
+    assert (await (await reader.snapshot(0)).to_arrow(expand=True)).num_rows == 0
