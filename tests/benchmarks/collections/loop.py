@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +20,8 @@ from tests.benchmarks.machine import percentiles, watched_loop
 from tests.benchmarks.rounds import Turn, folder, require
 
 LATE, MERGED = "loop lag, p99", "rows merged meanwhile"
-QUIET = "quiet loop"
+QUIET, HASHING = "quiet loop", "loop beside a thread that hashes"
+HASHED = bytes(16 << 20)
 PAUSE_S = 0.05
 
 
@@ -57,14 +61,30 @@ async def busy(turn: Turn) -> tuple[list[float], int]:
     return lags, merged
 
 
+async def beside(work: Callable[[], object], seconds: float) -> list[float]:
+    """The lags while a thread does ``work`` again and again."""
+    ends = time.perf_counter() + seconds
+
+    def repeat() -> None:
+        while time.perf_counter() < ends:
+            work()
+
+    async with watched_loop() as lags:
+        await asyncio.to_thread(repeat)
+    return lags
+
+
 async def one_round(turn: Turn) -> None:
-    async with watched_loop() as quiet:
-        await asyncio.sleep(turn.plan.choose(0.1, 2.0, 5.0))
+    seconds = turn.plan.choose(0.1, 2.0, 5.0)
     lags, merged = await busy(turn)
     turn.record(LATE, OURS, percentiles(lags).p99, "ms")
-    turn.record(LATE, QUIET, percentiles(quiet).p99, "ms")
+    for subject, work in ((QUIET, lambda: time.sleep(0.01)), (HASHING, lambda: hashlib.sha256(HASHED).digest())):
+        turn.record(LATE, subject, percentiles(await beside(work, seconds)).p99, "ms")
     turn.record(MERGED, OURS, merged, "rows")
 
 
 GOALS = (Goal(8, LATE, 2, most=True),)
-NOTES = ("The loop: appends of 50,000 rows 20 times a second, a controller and a listener in one process.",)
+NOTES = (
+    "The loop: appends of 50,000 rows 20 times a second, a controller and a listener in one process.",
+    "A thread that hashes does not hold the interpreter: what it costs is the machine's.",
+)
