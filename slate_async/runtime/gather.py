@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from slate_async.runtime.concurrent import run_to_completion
+
 T = TypeVar("T")
 
 AT_ONCE = 64
@@ -24,18 +26,41 @@ async def gather(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     begun = 0
     try:
         for start in range(0, len(calls), AT_ONCE):
-            async with asyncio.TaskGroup() as group:
-                tasks = []
-                for call in calls[start : start + AT_ONCE]:
-                    tasks.append(group.create_task(call))
-                    begun += 1
+            tasks = [asyncio.create_task(call) for call in calls[start : start + AT_ONCE]]
+            begun += len(tasks)
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            finally:
+                ended = [task for task in tasks if task.done()]
+                await _end(tasks)
+            _raise_first([*ended, *(task for task in tasks if task not in ended)])
             results += [task.result() for task in tasks]
-    except BaseExceptionGroup as failed:
-        first, *others = failed.exceptions
-        for other in others:
-            first.add_note(f"and beside it: {other!r}")
-        raise first from None
     finally:
         for call in calls[begun:]:
             call.close()
     return results
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel those that run, and wait until they have ended.
+
+    Not by an `asyncio.TaskGroup`: that cancels its caller when a call fails, and up to Python 3.12 leaves that in its
+    count of cancellations, by which a timeout of the caller's own tells later what happened to it."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await run_to_completion(_wait(running))
+
+
+async def _wait(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _raise_first(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    failed = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+    if failed:
+        first, *others = failed
+        for other in others:
+            first.add_note(f"and beside it: {other!r}")
+        raise first

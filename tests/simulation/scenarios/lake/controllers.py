@@ -40,7 +40,7 @@ async def control(estate: Estate, node: Node) -> None:
                 estate.count(name, number)
             estate.count("merged by another", merges.lost)
             await controller.close()
-        await sleep(rng.uniform(0, 0.5))
+        await sleep(rng.uniform(0.1, 2))
 
 
 async def _keep(estate: Estate, node: Node, controller: Controller) -> None:

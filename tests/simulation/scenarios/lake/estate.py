@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
@@ -13,6 +13,7 @@ from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.writer.puts import WriterContext
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings.collections import CollectionSettings
@@ -81,7 +82,7 @@ class Estate:
         self.settings = CollectionSettings(
             lease_ms=params.lease_ms,
             poll_interval_ms=params.poll_ms,
-            shard_patience_ms=3 * params.poll_ms,
+            shard_patience_ms=params.poll_ms,
             shard_lag=2,
             flush_parallelism=params.parallelism,
             exert_interval_ms=2 * params.poll_ms,
@@ -179,6 +180,11 @@ class Estate:
             settings=self.settings,
             supervisor=Supervisor(f"{node.name}/life", _ignored),
         )
+
+    def writing(self, node: Node, name: str) -> WriterContext:
+        """What the writer ``name`` works with."""
+        context, nbytes = self.stores(node).writing(name), self.params.part_bytes
+        return replace(context, part_bytes=nbytes) if nbytes else context
 
 
 def _ignored(cause: BaseException) -> None:

@@ -72,6 +72,8 @@ class Eye:
         self.versions: dict[int, Area] = {0: self.head}
         self.chain: list[ChainLink] = []
         self.handles: dict[int, Believed] = {}
+        self.criticals: set[str] = set()
+        """Names of critical holds that somebody was told are there."""
         self.wrong: list[Violation] = []
         self._claimed: dict[int, str] = {}
         self._decoded: dict[str, StoredHold] = {}
@@ -91,6 +93,11 @@ class Eye:
         """Raise the first thing that was wrong."""
         if self.wrong:
             raise self.wrong[0]
+
+    def is_held(self, name: str) -> bool:
+        """Whether a hold of that name stands."""
+        stored = self._stored(name)
+        return stored is not None and not stored.hold.revoked
 
     # ---- requests (see `tests.simulation.network.Observer`)
 
@@ -134,6 +141,10 @@ class Eye:
         for batch in area.batches:
             if batch.rows and batch not in before.batches and f"{FOLDER}/{batch.name}" not in self._objects:
                 self._note("dangling", f"{author} commits version {area.version}, which names {batch.name}")
+        for name in sorted(self.criticals):
+            stored = self._stored(name)
+            if stored is not None and not stored.hold.revoked and not area.since <= stored.hold.since:
+                self._note("promise", f"{author} compacts to {area.since}, and {name} holds {stored.hold.since}")
         for handle in self._standing():
             if not area.since <= handle.since:
                 self._note(

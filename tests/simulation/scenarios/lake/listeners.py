@@ -60,16 +60,20 @@ class Listening:
         for _ in range(self.rng.choice((1, 2, 6))):
             if self.estate.over or not self.reader.since.elements:
                 return
-            await self._one()
+            await self.some(self.rng.choice((2, 5, 20)))
 
-    async def _one(self) -> None:
-        """One listener, for some deltas."""
+    async def some(self, deltas: int) -> None:
+        """One listener, for so many deltas at most."""
         estate, rng = self.estate, self.rng
         listener = self._begun()
         async with listener:
-            for _ in range(rng.choice((2, 5, 20))):
+            for _ in range(deltas):
                 heard = estate.stored[self.name]
-                if estate.over or heard.upper.is_done:
+                if estate.over:
+                    return
+                if estate.is_finished(heard.upper):
+                    del estate.stored[self.name]
+                    await self.node.runtime.clock.sleep(0.1)
                     return
                 try:
                     async with asyncio.timeout(rng.choice((0.02, 0.1, 0.3))):

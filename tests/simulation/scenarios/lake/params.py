@@ -22,7 +22,7 @@ class LakeParams:
     edge: times are below it, in each coordinate
     page_keys: keys in one answer of a listing
     names, copies: writers, and processes of each name; ``lives``: how often each kind of process is started
-    readers, listeners, keepers: processes of each kind; ``deleters``: processes that delete the collection
+    readers, listeners, pinners, controllers: processes of each kind; pinners have one critical hold together
     faults: how often requests go wrong, in relation to `tests.simulation.faults.FaultPlan`
     lands: of what was on its way when a process crashed
     crashes, freezes: how probable each is in the life of a process
@@ -58,7 +58,7 @@ class LakeParams:
     lateness: float
     pace: float
     listeners: int
-    deleters: int = 0
+    pinners: int
 
 
 def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
@@ -67,12 +67,13 @@ def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
     drawn = LakeParams(
         appends=rng.choice((Appends.DEFINITE, Appends.COMPARE)),
         kind=kind,
-        metastore=rng.choice(("put-if-absent", "put-if-absent", "if-match", "server", "dynamodb")),
+        metastore=rng.choice(("put-if-absent", "if-match", "server", "server", "dynamodb")),
         edge=40 if kind is TimeKind.U64 else 7,
-        page_keys=rng.choice((2, 5, 1000)),
+        page_keys=rng.choice((4, 1000, 1000)),
         names=rng.choice((1, 2)),
         copies=rng.choice((1, 2)),
         listeners=rng.choice((0, 1)),
+        pinners=rng.choice((0, 0, 1)),
         readers=rng.choice((1, 1, 2)),
         controllers=rng.choice((1, 2, 2)),
         active_seconds=rng.choice((2.0, 4.0)),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from metastores.names import MERGED_AREAS
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.core import names
 from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.times import Time
+from slate_async.collections.reader.critical import open_critical
 from slate_async.collections.reader.handle import open_reader
-from slate_async.collections.writer import builder, writer
 from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS, FaultPlan
@@ -28,6 +28,7 @@ from tests.simulation.scenarios.lake.estate import FOLDER, Estate
 from tests.simulation.scenarios.lake.eye import Eye
 from tests.simulation.scenarios.lake.listeners import listen
 from tests.simulation.scenarios.lake.params import SKEW_MS, LakeParams, draw
+from tests.simulation.scenarios.lake.pinners import CRITICAL, pin
 from tests.simulation.scenarios.lake.readers import read
 from tests.simulation.scenarios.lake.writers import write
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -48,14 +49,10 @@ class LakePlay:
         self.params = params
         self.estate = Estate(world, params, derived_rng(world.seed, "estate"))
         self.eye = Eye(self.estate)
-        self._tasks: list[SimTask] = []
+        self.tasks: list[SimTask] = []
 
     async def run(self) -> Stats:
         """All of it."""
-        with _small_parts(self.params.part_bytes):
-            return await self._run()
-
-    async def _run(self) -> Stats:
         self.people()
         await asyncio.sleep(self.params.active_seconds)
         await self._calm()
@@ -75,13 +72,15 @@ class LakePlay:
             self.start(f"reader{number}", lambda node: read(estate, self.eye, node))
         for number in range(params.listeners):
             self.start(f"listener{number}", functools.partial(_listening, estate, self.eye, f"listener{number}"))
+        for number in range(params.pinners):
+            self.start(f"pinner{number}", lambda node: pin(estate, self.eye, node, CRITICAL))
         for number in range(params.controllers):
             self.start(f"controller{number}", lambda node: control(estate, node))
 
     def start(self, name: str, act: Act) -> None:
         """A process that lives some times."""
         life = self._lives(name, self.world.rng.uniform(0, self.params.active_seconds * 0.3), act)
-        self._tasks.append(self.world.loop.create_task(life, name=f"life of {name}"))
+        self.tasks.append(self.world.loop.create_task(life, name=f"life of {name}"))
 
     async def _lives(self, name: str, at: float, act: Act) -> None:
         await asyncio.sleep(at)
@@ -119,12 +118,12 @@ class LakePlay:
         for _ in range(REST_SECONDS):
             for node in list(self.world.nodes.values()):
                 node.thaw()
-            if all(task.done() for task in self._tasks):
+            if all(task.done() for task in self.tasks):
                 break
             await asyncio.sleep(1)
         else:
             raise Violation("stuck", "somebody never ended in a calm world: " + self.world.loop.waiting())
-        for task in self._tasks:
+        for task in self.tasks:
             task.result()
         await self.world.network.quiet()
 
@@ -182,6 +181,8 @@ class LakePlay:
             raise Violation("garbage", f"left for ever: {left}")
 
     async def _close(self, node: Node) -> None:
+        for name in self.eye.criticals:
+            await (await open_critical(self.estate.stores(node).reading(), name)).expire()
         closer = await open_writer(self.estate.stores(node).writing("closer"), self.params.appends)
         if not closer.upper.is_done:
             rows = self.estate.rows(closer.upper, DONE) if self.params.appends is Appends.DEFINITE else []
@@ -195,21 +196,11 @@ class LakePlay:
         keys = [key.removeprefix(f"{FOLDER}/") for key in self.world.cloud.store.objects]
         if missing := named.difference(keys):
             raise Violation("missing", f"version {head.version} names {missing}")
+        named |= {names.hold_name(pin) for pin in self.eye.criticals if not self.eye.is_held(pin)}  # kept, for its name
         left = [key for key in keys if key not in named and not key.startswith(MERGED_AREAS.folder)]
         if left or len(head.batches) > 1:
             return f"{left[:3]} and {len(head.batches)} batches"
         return None
-
-
-@contextlib.contextmanager
-def _small_parts(nbytes: int) -> Iterator[None]:
-    """Large batches are put in parts of so many bytes; of as many as the product does, if 0."""
-    kept = builder.PART_BYTES
-    try:
-        builder.PART_BYTES = writer.PART_BYTES = nbytes or kept
-        yield
-    finally:
-        builder.PART_BYTES = writer.PART_BYTES = kept
 
 
 def _some_steps(rng: random.Random) -> int:

@@ -34,7 +34,7 @@ async def read(estate: Estate, eye: Eye, node: Node) -> None:
             continue
         expired = eye.believe(node, lambda reader=reader: reader._hold.handle)  # type: ignore[misc]
         try:
-            await Reading(estate, node, reader).run()
+            await Reading(estate, eye, node, reader).run()
         except LeaseLostError:
             estate.count("lease lost")
         except ClosedError:
@@ -53,8 +53,9 @@ async def read(estate: Estate, eye: Eye, node: Node) -> None:
 class Reading:
     """What one handle is asked."""
 
-    def __init__(self, estate: Estate, node: Node, reader: ReadHandle) -> None:
+    def __init__(self, estate: Estate, eye: Eye, node: Node, reader: ReadHandle) -> None:
         self.estate = estate
+        self.eye = eye
         self.node = node
         self.reader = reader
         self.rng: random.Random = node.rng
@@ -70,12 +71,31 @@ class Reading:
                 await self.look()
             elif chance < 0.85:
                 await self.give_up()
+            elif chance < 0.93:
+                await self.clone()
             else:
                 await self.nap()
 
     async def nap(self) -> None:
         """As long as the lease lasts, or not."""
         await self.node.runtime.clock.sleep(self.rng.choice((0.01, 0.05, 0.3)))
+
+    async def clone(self) -> None:
+        """A clone, which is asked something; this one may be given up before."""
+        clone = await self.reader.clone("clone")
+        self.estate.count("clones")
+        expired = self.eye.believe(self.node, lambda: clone._hold.handle)
+        try:
+            if self.rng.random() < 0.5:
+                await self.give_up()
+            else:
+                await self.nap()
+            cloned = Reading(self.estate, self.eye, self.node, clone)
+            for _ in range(2):
+                await cloned.look()
+        finally:
+            expired()
+            await clone.expire()
 
     async def give_up(self) -> None:
         """Some times; of pairs perhaps so that two elements are left."""
@@ -91,6 +111,9 @@ class Reading:
         """One snapshot."""
         estate, rng = self.estate, self.rng
         as_of = self._as_of()
+        if as_of is None:
+            await self.node.runtime.clock.sleep(0.02)
+            return
         try:
             async with asyncio.timeout(rng.choice((0.02, 0.1, 0.3))):
                 snapshot = await self.reader.snapshot(as_of if len(as_of) > 1 else as_of[0])
@@ -107,13 +130,15 @@ class Reading:
                     await self.nap()
                 await self._compare(snapshot)
 
-    def _as_of(self) -> Time:
-        """Mostly a time that somebody was told is complete."""
-        for _ in range(4):
+    def _as_of(self) -> Time | None:
+        """A time that somebody was told is complete, or now and then any."""
+        acks, edge = self.estate.acks, self.estate.params.edge
+        for _ in range(8):
             as_of = join(self._ahead(self.rng.choice((1, 3, 6))), self._ahead(1))
-            if any(not ack.upper.less_equal(as_of) for ack in self.estate.acks):
-                break
-        return tuple(min(number, self.estate.params.edge) for number in as_of)
+            as_of = tuple(min(number, edge) for number in as_of)
+            if self.rng.random() < 0.02 or any(not ack.upper.less_equal(as_of) for ack in acks):
+                return as_of
+        return None
 
     async def _compare(self, snapshot: Snapshot) -> None:
         found = sorted([row async for row in snapshot.rows()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.collections.codec.life import Appends
+from tests.simulation.scenarios.lake.awaits import AWAITS
 from tests.simulation.scenarios.lake.play import lake_scenario
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -41,7 +42,8 @@ LAKES: Sequence[Scenario] = (
     lake_scenario(
         "collections-parts",
         "large batches in parts, whose writers die between parts and index: all faults",
-        part_bytes=200,
+        part_bytes=100,
         crashes=0.5,
     ),
+    AWAITS,
 )

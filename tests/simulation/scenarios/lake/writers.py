@@ -22,7 +22,7 @@ async def write(estate: Estate, node: Node, name: str) -> None:
     for _ in estate.turns():
         try:
             writer = await open_writer(
-                estate.stores(node).writing(name), estate.params.appends, flush_parallelism=estate.params.parallelism
+                estate.writing(node, name), estate.params.appends, flush_parallelism=estate.params.parallelism
             )
         except ClosedError:
             estate.count("closed")

@@ -1,0 +1,288 @@
+"""Each fault at each await of each role, in short plays: a role does a few things, and one of them goes wrong.
+
+The others go on meanwhile: a writer, and a controller that revokes leases and takes the role. After the fault the role
+begins anew, as a process that was started again. Then the collection is judged as in any other play.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.controller.context import controlling
+from slate_async.collections.controller.controller import open_controller
+from slate_async.collections.core.errors import LeaseLostError, SinceError, UpperMismatchError
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.times import TimeKind
+from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.writer.writer import Writer, open_writer
+from slate_async.errors import FencedError, UnavailableError
+from tests.simulation.faults import NO_FAULTS, Fault, Rule
+from tests.simulation.loop import Interleaving
+from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.lake.controllers import control
+from tests.simulation.scenarios.lake.estate import Ack, Estate, Row
+from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.listeners import Listening
+from tests.simulation.scenarios.lake.params import LakeParams, draw
+from tests.simulation.scenarios.lake.pinners import Pinning
+from tests.simulation.scenarios.lake.play import LATENCY, LakePlay
+from tests.simulation.scenarios.lake.readers import Reading
+from tests.simulation.scenarios.lake.writers import write
+from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.world import World
+
+What = Literal["crash", "freeze", "cancel"] | Fault
+FAULTS: Sequence[What] = (
+    "crash",
+    "freeze",
+    "cancel",
+    Fault.REFUSED,
+    Fault.FAILED_BEFORE,
+    Fault.LOST_RESPONSE,
+    Fault.LATE,
+)
+OF_STEPS: Sequence[What] = ("crash", "freeze", "cancel")
+"""Those that hit between any two callbacks; the others hit a request."""
+EXPECTED = (LeaseLostError, SinceError, UpperMismatchError, UnavailableError, FencedError)
+LEASE_MS = 100
+Act = Callable[[Estate, Eye, Node], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What is played. ``fixed``: of `LakeParams`"""
+
+    name: str
+    act: Act
+    fixed: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The fault ``what`` at the await number ``at``, from 1; 0: nothing goes wrong."""
+
+    role: Role
+    what: What
+    at: int
+
+
+# ---- roles
+
+
+async def _append(estate: Estate, node: Node, writer: Writer, number: int) -> None:
+    """One append from where the writer is; of a compare collection something that only this one brings."""
+    lower = writer.upper
+    upper = Frontier([(lower.elements[0][0] + 2,)])
+    if estate.params.appends is Appends.COMPARE:
+        rows: list[Row] = [(estate.mark(f"{node.name}-{number}"), lower.elements[0], 1), (b"0", lower.elements[0], 1)]
+    else:
+        rows = estate.rows(lower, upper)
+    if estate.params.part_bytes:
+        async with writer.batch(lower, upper=upper) as batch:
+            for row in rows:
+                await batch.add([row])
+    else:
+        await writer.append(rows, lower=lower, upper=upper)
+    estate.acks.append(Ack(lower, upper, rows, node.name))
+
+
+async def _writes(estate: Estate, eye: Eye, node: Node) -> None:
+    writer = await open_writer(estate.writing(node, "w1"), estate.params.appends, flush_parallelism=2)
+    try:
+        done = 0
+        for number in range(6):
+            try:
+                await _append(estate, node, writer, number)
+            except UpperMismatchError:  # another writer was first
+                continue
+            done += 1
+            if done == 2:
+                break
+    finally:
+        await writer.close()
+
+
+async def _reads(estate: Estate, eye: Eye, node: Node) -> None:
+    reader = await open_reader(estate.stores(node).reading())
+    expired = eye.believe(node, lambda: reader._hold.handle)
+    try:
+        reading = Reading(estate, eye, node, reader)
+        for _ in range(2):
+            await reading.look()
+            await reading.give_up()
+    finally:
+        expired()
+        await reader.expire()
+
+
+async def _clones(estate: Estate, eye: Eye, node: Node) -> None:
+    reader = await open_reader(estate.stores(node).reading())
+    expired = eye.believe(node, lambda: reader._hold.handle)
+    try:
+        await Reading(estate, eye, node, reader).clone()
+    finally:
+        expired()
+        await reader.expire()
+
+
+async def _pins(estate: Estate, eye: Eye, node: Node) -> None:
+    await Pinning(estate, eye, node, "billing").run(2)
+
+
+async def _listens(estate: Estate, eye: Eye, node: Node) -> None:
+    reader = await open_reader(estate.stores(node).reading())
+    expired = eye.believe(node, lambda: reader._hold.handle)
+    try:
+        listening = Listening(estate, node, reader, "listener")
+        for _ in range(2):
+            await listening.some(2)
+    finally:
+        expired()
+        await reader.expire()
+
+
+async def _controls(estate: Estate, eye: Eye, node: Node) -> None:
+    controller = await open_controller(controlling(estate.stores(node)), background=False)
+    try:
+        await controller.round()
+        await controller.merge(everything=True)
+        await controller.round()
+    finally:
+        await controller.close()
+
+
+DEFINITE, COMPARE = {"appends": Appends.DEFINITE}, {"appends": Appends.COMPARE}
+ROLES: Sequence[Role] = (
+    Role("definite-writer", _writes, DEFINITE),
+    Role("compare-writer", _writes, COMPARE),
+    Role("definite-parts", _writes, {**DEFINITE, "part_bytes": 60}),
+    Role("compare-parts", _writes, {**COMPARE, "part_bytes": 60}),
+    Role("definite-reader", _reads, DEFINITE),
+    Role("compare-reader", _reads, COMPARE),
+    Role("definite-cloner", _clones, DEFINITE),
+    Role("compare-cloner", _clones, COMPARE),
+    Role("definite-pinner", _pins, DEFINITE),
+    Role("definite-listener", _listens, DEFINITE),
+    Role("compare-listener", _listens, COMPARE),
+    Role("definite-controller", _controls, DEFINITE),
+    Role("compare-controller", _controls, COMPARE),
+)
+
+
+# ---- plays
+
+
+class AwaitPlay(LakePlay):
+    """One pair. ``awaits``: how many the role had: of its callbacks, and of its requests."""
+
+    def __init__(self, world: World, pair: Pair) -> None:
+        super().__init__(world, params_of(world.seed, pair.role))
+        self._pair = pair
+        self._requests = 0
+        self.awaits = (0, 0)
+
+    def people(self) -> None:
+        """The role, and who goes on beside it."""
+        estate = self.estate
+        self.start("writer-w0", lambda node: write(estate, node, "w0"))
+        self.start("controller", lambda node: control(estate, node))
+        life = self._role()
+        self.tasks.append(self.world.loop.create_task(life, name=f"life of {self._pair.role.name}"))
+
+    async def _role(self) -> None:
+        await asyncio.sleep(0.08)
+        act = self._pair.role.act
+        for faulty in (True, False):
+            node = self.world.node("role")
+            doing = node.spawn(_expected(act(self.estate, self.eye, node)))
+            if faulty:
+                self._hit(node, doing)
+            try:
+                await node.join(doing)
+            except NodeCrashedError:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                if self._pair.what != "cancel" or not faulty:
+                    raise
+            if faulty:
+                self.awaits = (node.domain.steps, self._requests)
+
+    def _hit(self, node: Node, doing: asyncio.Task[None]) -> None:
+        what, at = self._pair.what, self._pair.at
+
+        def is_it(name: str, operation: str, key: str) -> bool:
+            self._requests += name == node.name
+            return what not in OF_STEPS and name == node.name and self._requests == at
+
+        rule = (
+            Rule(is_it, what, late_seconds=2 * LEASE_MS / 1000) if isinstance(what, Fault) else Rule(is_it, Fault.NONE)
+        )
+        self.world.rule(rule)
+        if at and what == "crash":
+            node.crash_after(at)
+        elif at and what == "freeze":
+            node.freeze_after(at, 3 * LEASE_MS / 1000)
+        elif at and what == "cancel":
+            node.domain.call_after_steps(at, lambda: _cancel(doing))
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+async def _expected(doing: Awaitable[None]) -> None:
+    with contextlib.suppress(EXPECTED):
+        await doing
+
+
+def params_of(seed: int, role: Role) -> LakeParams:
+    """A small collection, of which little goes wrong but what is meant to."""
+    fixed = {"kind": TimeKind.U64, "lease_ms": LEASE_MS, "poll_ms": 20, "edge": 10, "closed": 0.0, "lives": 1}
+    calm = {"crashes": 0.0, "freezes": 0.0, "parallelism": 2, "page_keys": 1000, "pace": 0.05, "active_seconds": 0.5}
+    return draw(derived_rng(seed, "params"), {**fixed, **calm, **role.fixed})
+
+
+def world_of(seed: int, keep_trace: bool = False) -> World:
+    """Without faults."""
+    interleaving = (Interleaving.DOMAINS, Interleaving.FIFO)[seed % 2]
+    return World(seed, plan=replace(NO_FAULTS, latency=LATENCY), interleaving=interleaving, keep_trace=keep_trace)
+
+
+def awaits_of(role: Role) -> tuple[int, int]:
+    """How many callbacks and requests the role has when nothing goes wrong."""
+    world = world_of(0)
+    play = AwaitPlay(world, Pair(role, "crash", 0))
+    world.run(play.run())
+    return play.awaits
+
+
+@functools.cache
+def all_pairs() -> Sequence[Pair]:
+    """Of all roles; some more than there are, because another seed may have more awaits."""
+    found: list[Pair] = []
+    for role in ROLES:
+        steps, requests = awaits_of(role)
+        for what in FAULTS:
+            most = steps if what in OF_STEPS else requests
+            found += [Pair(role, what, at) for at in range(1, most + most // 10 + 2)]
+    return found
+
+
+def _make(seed: int, keep_trace: bool) -> World:
+    all_pairs()  # which runs worlds of its own
+    return world_of(seed, keep_trace)
+
+
+AWAITS = Scenario(
+    "collections-awaits",
+    "each fault at each await of each role of collections: a seed is one of the pairs",
+    _make,
+    lambda world: AwaitPlay(world, all_pairs()[world.seed % len(all_pairs())]).run(),
+)
