@@ -123,6 +123,10 @@ class Lake(LoopHandle):
         and another call waits for it. Raises what closing the handles raised."""
         await self._end()
 
+    def metrics(self) -> dict[str, int | float]:
+        """Requests of the client that it shares, and handles that are open, by dotted name."""
+        return {"collections.handles": len(self._members), **self._context.stats.metrics()}
+
     # ---- for what is opened in it
 
     def _check_open(self) -> None:

@@ -21,6 +21,7 @@ from slate_async.collections.store.lives import LifeRegister
 from slate_async.errors import NotFoundError
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared, Taken
@@ -40,6 +41,7 @@ class LakeContext:
     url: of the folder, for messages and as part of names in a metastore outside of the store
     store: the folder
     supervisor: runs what outlives a cancelled caller
+    stats: of the client of the store, with all that share it
     """
 
     url: str
@@ -48,6 +50,7 @@ class LakeContext:
     runtime: Runtime
     settings: CollectionSettings
     supervisor: Supervisor
+    stats: StoreStats
     lives: Shared[LifeStores] = field(default_factory=lambda: Shared(LifeStores.close))
 
     @asynccontextmanager

@@ -92,11 +92,11 @@ async def _opened(
     taken = Taken()
     try:
         metastores = clients.factory(metastore, settings, taken)
-        store, _, url = clients.store(path, settings, name, metastore, taken)
+        store, stats, url = clients.store(path, settings, name, metastore, taken)
     except BaseException:
         await run_to_completion(taken.give_back())
         raise
     supervisor = Supervisor(url, lambda cause: None)
-    lake = Lake(LakeContext(url, store, metastores, runtime, settings, supervisor), controller=controller)
+    lake = Lake(LakeContext(url, store, metastores, runtime, settings, supervisor, stats), controller=controller)
     lake._on_closed(taken.give_back)
     return lake

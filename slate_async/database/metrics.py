@@ -32,12 +32,7 @@ def shared_counters(
         "cache.evictions": cache.evictions,
         "cache.index_bytes": cache.index_bytes,
         "cache.index_evictions": cache.index_evictions,
-        "store.retries": store.retries,
-        "store.errors": store.errors,
-        "store.conflicts": store.conflicts,
-        "store.read_bytes": store.bytes_in,
-        "store.written_bytes": store.bytes_out,
-        **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
+        **store.metrics(),
         **context.loop_lag.metrics(),
     }
 

@@ -22,6 +22,17 @@ class StoreStats:
     bytes_out: int = 0
     """Bytes of bodies sent to the store, repeats included."""
 
+    def metrics(self) -> dict[str, int | float]:
+        """By dotted name."""
+        return {
+            "store.retries": self.retries,
+            "store.errors": self.errors,
+            "store.conflicts": self.conflicts,
+            "store.read_bytes": self.bytes_in,
+            "store.written_bytes": self.bytes_out,
+            **{f"store.requests.{operation}": count for operation, count in self.requests.items()},
+        }
+
     def count(self, operation: str) -> None:
         """One more attempt of ``operation``."""
         self.requests[operation] = self.requests.get(operation, 0) + 1

@@ -20,14 +20,15 @@ async def test_the_page_has_every_metric() -> None:
         handles = [db, await env.open_reader("memory://metrics/db"), await env.open_compactor("memory://metrics/db")]
         handles += [await env.open_gc("memory://metrics/db"), await env.open_ingest("memory://metrics/db")]
         lake = await slate.open_collections("memory://metrics/lake", environment=env)
-        orders = lake.collection("orders")
+        orders, reader = lake.collection("orders"), await lake.create("orders")
+        handles += [lake, reader, await orders.writer(), await orders.controller()]
         handles += [slate.relay(db, "relay-a", orders), slate.relay_to_database(orders, db, "copy")]
         for handle in handles:
             for name in handle.metrics():
                 listed = f"{REQUESTS}*" if name.startswith(REQUESTS) else name
                 found.setdefault(listed, set()).add(type(handle).__name__)
     described = {
-        name: set(HANDLES) if handles == "all" else set(re.findall(r"`(\w+)`", handles))
+        name: {*(HANDLES if handles.startswith("all") else ()), *re.findall(r"`(\w+)`", handles)}
         for name, handles in ROW.findall(PAGE.read_text(encoding="utf-8"))
     }
     assert described == found

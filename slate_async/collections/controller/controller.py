@@ -27,6 +27,7 @@ from slate_async.collections.controller.report import RoundReport, buried
 from slate_async.collections.controller.round import Counts, Rounds
 from slate_async.collections.controller.tasks import Tasks
 from slate_async.collections.core.edits import Claim
+from slate_async.collections.stats import area_metrics
 from slate_async.errors import (
     ClosedError,
     CorruptionError,
@@ -100,6 +101,25 @@ class Controller(LoopHandle):
     def counts(self) -> tuple[Counts, MergeCounts]:
         """What was done since it was opened."""
         return self._rounds.counts, self._mergers.counts
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since it was opened, and what is in the newest version, by dotted name."""
+        rounds, merges = self.counts
+        head = self._context.versions.head
+        return {
+            "collections.controller.epoch": self.epoch,
+            "collections.controller.fenced": int(self.fenced),
+            "collections.controller.rounds": rounds.rounds,
+            "collections.controller.absorbed": rounds.appends,
+            "collections.controller.absorbed_rows": rounds.rows,
+            "collections.controller.revoked": rounds.revoked,
+            "collections.controller.merges": merges.merges,
+            "collections.controller.lost_merges": merges.lost,
+            "collections.controller.rows_in": merges.rows_in,
+            "collections.controller.rows_out": merges.rows_out,
+            "collections.gc.objects": rounds.deleted_objects,
+            **({} if head is None else area_metrics(head)),
+        }
 
     async def round(self, *, dry_run: bool = False) -> RoundReport:
         """One whole round: holds, absorb, publish, collect. Of a deleted collection all that is left is collected.

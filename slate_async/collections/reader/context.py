@@ -9,6 +9,7 @@ from typing import TypeVar
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.stats import ReadStats
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
@@ -53,6 +54,7 @@ class ReaderContext:
     pending_memory_bytes: int = 256 << 20
     downgrade_interval_ms: int = 0
     pokes: Pokes = field(default_factory=Pokes)
+    stats: ReadStats = field(default_factory=ReadStats)
 
     def now_ms(self) -> float:
         """By the monotonic clock."""

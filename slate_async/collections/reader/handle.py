@@ -29,6 +29,7 @@ from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.registering import cloned_hold, registered_hold
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
+from slate_async.collections.stats import area_metrics
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
@@ -110,6 +111,7 @@ class ReadHandle(LoopHandle):
                 raise
             taken, coverage = [*taken, *found.taken], found.coverage
             if not coverage.less_equal(time):
+                self._context.stats.snapshots += 1
                 source = SnapshotSource(self._context, self._hold, tuple(taken), time, conditions, self._check)
                 return Snapshot(source, pin, coverage)
             pin.release()
@@ -174,6 +176,10 @@ class ReadHandle(LoopHandle):
                 self._context,
                 lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, self._area, self._since),
             )
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since it was opened, its listeners' included, and what is in the version in use, by dotted name."""
+        return {**self._context.stats.metrics(), **area_metrics(self._area)}
 
     async def expire(self) -> None:
         """Give everything up and close. Idempotent. May be cancelled: it goes on, and another call waits for it.

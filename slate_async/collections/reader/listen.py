@@ -181,7 +181,7 @@ class Listener:
         self._whole = False
         self._begin_with(self._pin.area)
         minimum = Frontier.minimum(self._source.context.schema.kind)
-        return Delta(minimum, self._upper, updates)
+        return self._counted(Delta(minimum, self._upper, updates))
 
     async def _begin(self) -> None:
         area = self._pin.area
@@ -212,7 +212,13 @@ class Listener:
                 self._pieces.popleft()
                 self._upper = self._upper.join(piece.end)
             self._needs = self._upper
-        return Delta(lower, self._upper, found.updates)
+        return self._counted(Delta(lower, self._upper, found.updates))
+
+    def _counted(self, delta: Delta) -> Delta:
+        stats = self._source.context.stats
+        stats.deltas += 1
+        stats.rows += delta.updates.num_rows
+        return delta
 
     def _check(self) -> None:
         self._source.check()

@@ -70,6 +70,7 @@ class PartsWriter:
             batch = self._checked(updates)
         self._diff_sum += sum_of_diffs(batch)
         self._rows += batch.num_rows
+        self._context.stats.nbytes += batch.nbytes
         step = max(1, batch.num_rows * self._context.part_bytes // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, step):
             piece = batch.slice(start, step)

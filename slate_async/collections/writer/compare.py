@@ -134,6 +134,7 @@ class CompareAppends:
         return head
 
     def _mismatch(self, batch: Batch, outcome: Outcome) -> UpperMismatchError:
+        self._context.stats.mismatches += 1
         said = "was expected to end at" if outcome == "not_applied" else "may or may not have taken an append at"
         return UpperMismatchError(
             f"{self._context.name} {said} {batch.bounds.lower}, and ends at {self.coverage}",

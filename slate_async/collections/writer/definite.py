@@ -81,6 +81,7 @@ class DefiniteAppends:
     def _reach(self, bounds: Bounds) -> Reach:
         found = reach(self.accepted, bounds.lower, bounds.upper)
         if found is Reach.GAP:
+            self._context.stats.mismatches += 1
             raise UpperMismatchError(
                 f"{self._context.name}: an append from {bounds.lower} leaves a gap, because {self._context.shard} has"
                 f" come to {self.accepted}",

@@ -20,6 +20,7 @@ from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.stats import AppendStats
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import Outcome, UnavailableError
@@ -54,6 +55,7 @@ class WriterContext:
     part_bytes: int = 16 << 20
     max_pending: int = 10_000
     pokes: Pokes = field(default_factory=Pokes)
+    stats: AppendStats = field(default_factory=AppendStats)
 
     def backoff(self, what: str) -> Backoff:
         """Attempts of ``what``, within the deadline."""
@@ -109,6 +111,7 @@ class Puts:
                 if not isinstance(put, Unknown):
                     return Resolved(put.current, outcome == "unknown")
                 cause, outcome = UnavailableError(put.cause), "unknown"
+            self._context.stats.retries += 1
             await _wait(backoff, cause, outcome)
 
     async def part(self, name: PendingName, description: Description, updates: pa.Table) -> PartRef:

@@ -9,6 +9,7 @@ be in.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -102,7 +103,16 @@ class Writer(LoopHandle):
                 await self._backlog.room()
             return await self._prepared(updates, lower, upper)
 
-        await self._pipeline.append(prepare, self._accept)
+        await self._append(prepare)
+
+    async def _append(self, prepare: Callable[[], Awaitable[Batch]]) -> None:
+        stats, clock = self._context.stats, self._context.runtime.clock
+        began = clock.monotonic()
+        stats.calls += 1
+        try:
+            await self._pipeline.append(prepare, self._accept)
+        finally:
+            stats.seconds += clock.monotonic() - began
 
     def batch(self, lower: FrontierLike | None = None, *, upper: FrontierLike) -> BatchBuilder:
         """A batch of any size in bounded memory: ``async with writer.batch(lower, upper=120) as batch``, then
@@ -119,9 +129,13 @@ class Writer(LoopHandle):
                     await self._backlog.room()
                 return batch
 
-            await self._pipeline.append(prepare, self._accept)
+            await self._append(prepare)
 
         return BatchBuilder(begin, lambda: self._guard.check("not_applied"), append)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since it was opened, by dotted name."""
+        return self._context.stats.metrics()
 
     async def close(self) -> None:
         """Wait for all appends that were accepted, then close. Idempotent. May be cancelled: the closing goes on, and
@@ -139,6 +153,7 @@ class Writer(LoopHandle):
         placed = self._appends.place(batch)
         if placed.batch is not None:
             self._backlog.add(placed.batch.bounds.upper)
+            self._context.stats.rows += placed.batch.rows
         return placed
 
     def _parts(self, lower: FrontierLike | None, upper: FrontierLike) -> PartsWriter:
@@ -155,6 +170,7 @@ class Writer(LoopHandle):
             parts = self._parts(lower, upper)
             await parts.add(updates)
             return await parts.finish()
+        self._context.stats.nbytes += updates.nbytes
         schema = self._context.schema
         bounds = bounds_of(self._appends.accepted if lower is None else lower, upper, schema)
 
