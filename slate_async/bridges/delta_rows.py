@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slate_async.bridges.contents import EXPIRY
 from slate_async.bridges.joined import shown
@@ -51,7 +50,7 @@ def key_changes(updates: pa.Table, name: str) -> list[KeyChange]:
     once, or less often than never."""
     columns = [column for column in _COLUMNS if column in updates.schema.names]
     sums = updates.group_by(columns).aggregate([(DIFF, "sum")])
-    sums = sums.filter(pc.field(f"{DIFF}_sum") != 0).sort_by("key")
+    sums = sums.sort_by("key")
     keys, values = sums.column("key").to_pylist(), sums.column("value").to_pylist()
     diffs = sums.column(f"{DIFF}_sum").to_pylist()
     expiries = [None] * len(keys)
@@ -59,6 +58,8 @@ def key_changes(updates: pa.Table, name: str) -> list[KeyChange]:
         expiries = sums.column("expire_time").cast(pa.int64()).to_pylist()
     changes: dict[bytes, KeyChange] = {}
     for key, value, expire_ms, diff in zip(keys, values, expiries, diffs, strict=True):
+        if diff == 0:
+            continue
         if value is None or key is None:
             raise InvalidError(f"{name} holds a row without a key or a value: {key!r}, {value!r}")
         change = changes.get(key) or KeyChange(key, None, None, None, None)

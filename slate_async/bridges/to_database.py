@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from slate_async.arguments import BytesLike, key_bytes
@@ -36,6 +37,8 @@ from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import ClosedError, ConflictError, InvalidError
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
+INLINE_ROWS = 1_024
 DOWNGRADE_S = 1.0
 """Times are given up that often, not for each delta."""
 _locks: WeakKeyDictionary[Db, asyncio.Lock] = WeakKeyDictionary()
@@ -79,7 +82,8 @@ class DatabaseRelay:
         self._database = database
         self._name = name
         self._upper_key = upper_key
-        self._clock = runtime_of(database).clock
+        runtime = runtime_of(database)
+        self._clock, self._offload = runtime.clock, runtime.offload
         self._task: asyncio.Task[object] | None = None
         self._life: str | None = None  # of the collection, once entered
         self._progress = DatabaseRelayProgress(Frontier.minimum(TimeKind.U64))
@@ -184,7 +188,8 @@ class DatabaseRelay:
         return upper.is_done or (goal is not None and goal <= upper)
 
     async def _apply(self, delta: Delta, stored: Frontier | None) -> None:
-        changes = key_changes(delta.updates, self._collection.name)
+        name = self._collection.name
+        changes = await self._computed(delta.updates.num_rows, lambda: key_changes(delta.updates, name))
         async with _locks.setdefault(self._database, asyncio.Lock()):
             found = await self._stored()
             if found != stored:
@@ -193,15 +198,22 @@ class DatabaseRelay:
                     outcome="not_applied",
                 )
             there = await self._database.get_many([change.key for change in changes])
-            now_ms = self._clock.now_ms()
-            check_applies(changes, there, self._collection.name, now_ms)
-            batch = self._batch(changes, now_ms)
+            batch = await self._computed(len(changes), lambda: self._batch(changes, there, self._clock.now_ms()))
             batch.put(self._upper_key, f"{self._life}@{delta.upper}".encode())
             await self._database.write(batch)
+        deletes = sum(change.new is None for change in changes)
         self._progress.deltas += 1
+        self._progress.deletes += deletes
+        self._progress.puts += len(changes) - deletes
 
-    def _batch(self, changes: list[KeyChange], now_ms: int) -> WriteBatch:
-        batch, progress = WriteBatch(), self._progress
+    async def _computed(self, rows: int, work: Callable[[], T]) -> T:
+        """What ``work`` on so many rows gives; away from the event loop, if they are many."""
+        return work() if rows <= INLINE_ROWS else await self._offload.run(work)
+
+    def _batch(self, changes: list[KeyChange], there: list[bytes | None], now_ms: int) -> WriteBatch:
+        """The rows of ``changes``, which apply to the values ``there``. Raises `InvalidError`, which names the key."""
+        check_applies(changes, there, self._collection.name, now_ms)
+        batch = WriteBatch()
         for change in changes:
             if change.key == self._upper_key:
                 raise InvalidError(
@@ -210,11 +222,9 @@ class DatabaseRelay:
             expired = change.expire_ms is not None and change.expire_ms <= now_ms
             if expired or change.new is None:
                 batch.delete(change.key)
-                progress.deletes += 1
             else:
                 ttl = None if change.expire_ms is None else (change.expire_ms - now_ms) / 1000
                 batch.put(change.key, change.new, ttl=ttl)
-                progress.puts += 1
         return batch
 
     async def _stored(self) -> Frontier | None:
@@ -225,11 +235,7 @@ class DatabaseRelay:
         life, _, upper = row.decode(errors="replace").rpartition("@")
         if life != self._life:
             raise InvalidError(
-                f"{self._upper_key!r} of {self._database} is {_shown(row)}, so it is kept by a relay of another"
+                f"{self._upper_key!r} of {self._database} is {row[:80]!r}, so it is kept by a relay of another"
                 f" collection, or of another life of one, than {self._life}"
             )
         return Frontier.parse(upper, TimeKind.U64)
-
-
-def _shown(row: bytes) -> Any:
-    return row[:80]
