@@ -14,6 +14,8 @@ from slate_async.cli import (
     changes,
     checkpoints,
     clone,
+    collection_upkeep,
+    collections,
     compaction,
     demo,
     export,
@@ -51,6 +53,8 @@ app.add_typer(clone.commands)
 app.add_typer(maintenance.commands)
 app.add_typer(ingests.commands)
 app.add_typer(inspection.commands, name="inspect")
+collections.commands.add_typer(collection_upkeep.commands)
+app.add_typer(collections.commands, name="collection")
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
 TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."

@@ -27,6 +27,7 @@ from slate_async.engine.ingest.watch import IngestMode
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
+from slate_async.settings.collections import CollectionSettings
 from slate_async.storage.liveness.observer import WriterLife
 
 
@@ -155,6 +156,14 @@ class Session:
     def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:
         """The database's administration, which claims no role."""
         return slate_async.open_admin(self.database(), metastore=self.metastore, settings=self.settings())
+
+    def lake(self) -> AbstractAsyncContextManager[slate_async.Lake]:
+        """The folder of collections. Raises `InvalidError` if no option names it."""
+        if not self.path:
+            raise InvalidError("which folder of collections? Give --path URL, or set SLATE_PATH")
+        chosen = self.settings_file
+        settings = CollectionSettings() if chosen is None else CollectionSettings.from_toml(chosen)
+        return slate_async.open_collections(self.path, metastore=self.metastore, settings=settings)
 
     def database(self) -> str:
         """Where it is. Raises `InvalidError` if no option names it."""

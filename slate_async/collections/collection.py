@@ -13,6 +13,7 @@ from slate_async.collections.controller.controller import Controller, open_contr
 from slate_async.collections.controller.executor import Executor
 from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.core.names import check_name
+from slate_async.collections.expiring import expire
 from slate_async.collections.info import CollectionInfo, info_of
 from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
@@ -153,6 +154,15 @@ class Collection:
         Raises `NotFoundError`, `CorruptionError`, `UnavailableError`."""
         async with self._stores() as stores:
             return await look(stores.reading(), stores.life.number)
+
+    async def expire_reader(self, reader: str) -> None:
+        """Take its hold from a reader that somebody left behind: what it still reads fails from then on.
+
+        reader: its name, as `inspect` shows it
+
+        Raises `NotFoundError`, `UnavailableError`: the hold may be taken."""
+        async with self._stores() as stores:
+            await expire(stores.reading(), reader)
 
     def _opening(self, begin: Callable[[LifeStores], Awaitable[H]], what: str, call: str) -> Opening[H]:
         async def start() -> H:

@@ -10,7 +10,7 @@ Rules C11, C16 and C17 of collections.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.holding import Hold, StoredHold
@@ -44,7 +44,12 @@ async def read_holds(context: ReaderContext) -> CheckedHolds:
             if stored is not None:
                 checked.stored[reader] = stored
 
-    listed = sorted(await context.answered("a listing of holds", context.holds.list))
+    try:
+        listed = sorted(await context.answered("a listing of holds", context.holds.list))
+    except CorruptionError as error:
+        found = finding_of(error)
+        checked.findings.append(replace(found, what=f"{found.what}; holds cannot be listed, or checked"))
+        return checked
     if listed:
         await map_bounded(one, listed, READS_AT_ONCE)
     return checked

@@ -26,7 +26,7 @@ def walk(command: Any, name: str) -> list[tuple[str, str]]:
 
 def test_commands_and_options_are_described() -> None:
     for command, option in walk(typer.main.get_command(app), "slate"):
-        assert re.search(rf"`(admin |inspect )?{command}\b", PAGE) or command == "slate", command
+        assert re.search(rf"`(admin |inspect |collection )?{command}\b", PAGE) or command == "slate", command
         assert option in OF_EVERY_TYPER_COMMAND or option in PAGE, option
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,8 +15,12 @@ from slate_async.collections.codec.pending import encode_pending
 from slate_async.collections.core.names import MergedName, PendingName, hold_name
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
 from slate_async.collections.verify.verifier import verify
+from slate_async.objectstore.local import LocalStore
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.system import end_threads, system_runtime
+from tests.engine import StoreInHand
 from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier
-from tests.unit.collections.used import ROWS, TOKEN, UsedLake, flipped, texts
+from tests.unit.collections.used import ROWS, TOKEN, UsedLake, closed, flipped, texts
 
 # ---- sound
 
@@ -156,6 +161,25 @@ async def test_a_missing_pending_batch_that_was_absorbed_is_found(lake: UsedLake
     assert any("goes from 10 to 10 only, and version" in text for text in texts(report.findings)), texts(
         report.findings
     )
+
+
+async def test_objects_that_a_folder_cannot_list_are_found(tmp_path: Path) -> None:
+    """A file of a local folder has a trailer of the store's own; without it no listing goes past it."""
+    runtime = system_runtime()
+    local = LocalStore(tmp_path, runtime)
+    lake = UsedLake(StoreInHand(local), Supervisor("test", lambda cause: None))
+    found = await damageable(lake)
+    for kind in ("merged", "pending", "hold"):
+        file = tmp_path / f"{found[kind]}.obj"
+        file.write_bytes(file.read_bytes()[:-3])
+    report = await lake.verified()
+    assert {found[kind] for kind in ("merged", "pending", "hold")} <= {
+        finding.object_name for finding in report.findings
+    }, texts(report.findings)
+    assert any("merged_batches/ cannot be listed" in text for text in texts(report.findings))
+    await closed(lake)
+    await local.close()
+    end_threads(runtime)
 
 
 async def test_every_damaged_object_is_found_not_only_the_first(lake: UsedLake) -> None:

@@ -1,0 +1,37 @@
+"""Taking its hold from a reader, on somebody's word: as a controller does whose lease has run out.
+
+The hold is revoked by compare-and-set (C10), so a reader never takes a later hold for its own. What it reads from then
+on fails; it is never wrong.
+
+Rule C10 of collections.
+"""
+
+from __future__ import annotations
+
+from metastores.protocol import Committed
+from slate_async.collections.core import sweep
+from slate_async.collections.core.names import check_name
+from slate_async.collections.reader.context import ReaderContext
+from slate_async.errors import NotFoundError, UnavailableError
+
+
+async def expire(context: ReaderContext, reader: str) -> None:
+    """Revoke the hold of ``reader``. One that was revoked before is left as it is.
+
+    Raises `NotFoundError` if there is none, `UnavailableError`: it may be revoked."""
+    check_name(reader, "reader")
+    backoff = context.backoff(f"the expiry of {reader}")
+    while True:
+        cause: UnavailableError | None = None
+        try:
+            stored = await backoff.attempt(context.holds.read(reader))
+            if stored is None:
+                raise NotFoundError(f"{context.name} has no reader {reader}")
+            if stored.hold.revoked:
+                return
+            revoked = sweep.revoking(stored.hold, context.runtime.ids.token())
+            if isinstance(await backoff.attempt(context.holds.write(reader, revoked, stored.etag)), Committed):
+                return
+        except UnavailableError as error:
+            cause = error
+        await backoff.wait(cause)  # it was renewed meanwhile, or nobody answered: look again
