@@ -97,7 +97,7 @@ def test_verify_is_clean_and_then_says_what_is_wrong(slate: Run, path: str) -> N
     slate("collection", "gc", "orders", path=path)
     slate("collection", "create", "other", path=path)
     found = slate("collection", "verify", path=path, options=("--json",))
-    assert (found.code, [(one["name"], one["clean"]) for one in found.objects]) == (
+    assert (found.code, [(shown["name"], shown["clean"]) for shown in found.objects]) == (
         0,
         [("orders", True), ("other", True)],
     )
@@ -108,7 +108,7 @@ def test_verify_is_clean_and_then_says_what_is_wrong(slate: Run, path: str) -> N
     data[60] ^= 1
     merged.write_bytes(data)
     broken = slate("collection", "verify", path=path, options=("--json",))
-    assert (broken.code, [one["clean"] for one in broken.objects]) == (6, [False, True])
+    assert (broken.code, [shown["clean"] for shown in broken.objects]) == (6, [False, True])
     [finding] = broken.objects[0]["findings"]
     assert finding["object_name"] == str(merged.relative_to(Path(path) / "orders/1")).removesuffix(OBJECT)
     told = slate("collection", "verify", "orders", path=path)

@@ -57,7 +57,7 @@ def test_collections_are_created_and_listed(slate: Run, path: str) -> None:
     slate("collection", "create", "chain", "--appends", "compare", "--column", "n:int64!", path=path)
     assert slate("collection", "create", "pairs", "--time", "u64x2", path=path).code == 0
     found = slate("collection", "list", path=path, options=options).objects
-    assert [one["name"] for one in found] == ["chain", "pairs"]
+    assert [shown["name"] for shown in found] == ["chain", "pairs"]
     assert (found[0]["appends"], found[0]["data"]) == ("compare", {"n": "int64!"})
     lines = slate("collection", "list", path=path).out.splitlines()
     assert lines == ["chain\topen\t1\tu64\tcompare\tn:int64!", "pairs\topen\t1\tu64x2\tdefinite\tbytes"]
