@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slate_async.collections.controller.controller import Controller
     from slate_async.collections.controller.executor import Executor, MergeTask
     from slate_async.collections.controller.report import Collected, HeldBack, RoundReport
+    from slate_async.collections.controller.service import ControllerService
     from slate_async.collections.core.filtering import ConditionLike
     from slate_async.collections.core.frontier import FrontierLike
     from slate_async.collections.core.garbage import Garbage, Why
@@ -43,6 +44,7 @@ else:
             "slate_async.collections.controller.controller": "Controller",
             "slate_async.collections.controller.executor": "Executor MergeTask",
             "slate_async.collections.controller.report": "Collected HeldBack RoundReport",
+            "slate_async.collections.controller.service": "ControllerService",
             "slate_async.collections.core.filtering": "ConditionLike",
             "slate_async.collections.core.frontier": "FrontierLike",
             "slate_async.collections.core.garbage": "Garbage Why",
@@ -70,6 +72,7 @@ __all__ = [
     "CollectionVerifyReport",
     "ConditionLike",
     "Controller",
+    "ControllerService",
     "CriticalHandle",
     "Delta",
     "Executor",

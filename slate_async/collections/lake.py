@@ -20,6 +20,7 @@ import pyarrow as pa
 from slate_async.arguments import check_kinds
 from slate_async.collections.codec.life import Life, LifeState
 from slate_async.collections.collection import Collection
+from slate_async.collections.controller.service import ControllerService
 from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.names import check_name
@@ -31,6 +32,7 @@ from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.loop_handle import LoopHandle, called
+from slate_async.runtime.opening import Opening
 from slate_async.runtime.shared import Shared, Taken
 from slate_async.settings.collections import CollectionSettings
 
@@ -117,6 +119,23 @@ class Lake(LoopHandle):
         check_kinds(("force", isinstance(force, bool), force, "True or False"))
         check_name(name, "collection")
         await self._context.supervisor.run(f"deletion of {name}", self._deleted(name, force))
+
+    def controllers(self, names: builtins.list[str] | None = None) -> Opening[ControllerService]:
+        """Be the controller of all collections here, those to come included: await it, or enter it with ``async with``.
+        Controllers that work elsewhere are fenced.
+
+        names: of the collections to keep, if not all"""
+        if names is not None:
+            for name in names:
+                check_name(name, "collection")
+
+        async def start() -> ControllerService:
+            self._check()
+            service = ControllerService(self._context, names=names)
+            self._opened(service)
+            return service
+
+        return Opening(start, "the controllers", "lake.controllers(...)")
 
     async def close(self) -> None:
         """Close all that was opened in it, then give up its clients. Idempotent. May be cancelled: the closing goes on,

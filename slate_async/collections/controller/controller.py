@@ -15,7 +15,7 @@ Rules C20 and C28 of collections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from slate_async.collections.controller.collect import bury
@@ -48,19 +48,17 @@ async def open_controller(
     *,
     executor: Executor | None = None,
     background: bool = True,
-    release: Callable[[], Awaitable[None]] | None = None,
 ) -> Controller:
     """Become the controller of a collection.
 
     executor: runs the merges; this process if unset
     background: whether it works by itself; if not, only what is called is done
-    release: called once, when it has closed
 
     Raises `ClosedError` if the collection was deleted, `UnavailableError`: it may have the role, and hears of that when
     it is opened again."""
     claimed = await context.versions.commits.commit(Claim(context.runtime.ids.token()))
     chosen = LocalExecutor(context.store, context.runtime.offload) if executor is None else executor
-    return Controller(context, claimed.epoch, chosen, background, release)
+    return Controller(context, claimed.epoch, chosen, background)
 
 
 class Controller(LoopHandle):
@@ -75,12 +73,10 @@ class Controller(LoopHandle):
         epoch: int,
         executor: Executor,
         background: bool,
-        release: Callable[[], Awaitable[None]] | None,
     ) -> None:
         super().__init__(f"the controller of {context.name}")
         self.epoch = epoch
         self._context = context
-        self._release = release
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._cause: BaseException | None = None
         self._supervisor = Supervisor(f"{context.name}/controller {epoch}", self._fail)
@@ -198,13 +194,11 @@ class Controller(LoopHandle):
         if self._cause is None and self._ending is None:
             self._cause = cause
             self._guard.shut()
-            self._ending = self._loop.create_task(self._finish(), name=f"{self._name}/end")
+            self._ending = self._loop.create_task(self._finish_and_release(), name=f"{self._name}/end")
 
     async def _finish(self) -> None:
         try:
             await self._supervisor.close()
-            if self._release is not None:
-                await self._release()
         finally:
             self._ended.set_result(None)
 

@@ -32,6 +32,9 @@ from slate_async.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 LONGEST_PAUSE_MS = 60_000
+QUIET_MS = 60_000
+LONGEST_POLL = 4
+"""Of a collection that has not changed for `QUIET_MS` polls are so many times as long."""
 COLLECT_AFTER = 1_000
 """Garbage is collected sooner once so many appends were absorbed since the last time."""
 
@@ -48,6 +51,7 @@ class Tasks:
         self._collected_ms = -math.inf
         self._looked_ms = context.now_ms()
         self._uncollected = 0
+        self._changed_ms = context.now_ms()
         self._work = asyncio.Event()
         self._poked = asyncio.Event()
         self._exerted: deque[Sequence[MergedBatch]] = deque()
@@ -103,6 +107,8 @@ class Tasks:
         now = self._context.now_ms()
         self._looked_ms = now
         self._again = report.changed
+        if report.changed:
+            self._changed_ms = now
         self._uncollected = 0 if collecting else self._uncollected + report.appends
         if collecting and is_all_collected(report):
             self._collected_ms = now
@@ -137,7 +143,9 @@ class Tasks:
 
     async def _pause(self) -> None:
         """Until the next poll, or until somebody pokes."""
-        sleep = asyncio.ensure_future(self._context.sleep_ms(self._context.poll_interval_ms))
+        is_quiet = self._context.now_ms() - self._changed_ms > QUIET_MS
+        polls = LONGEST_POLL if is_quiet else 1
+        sleep = asyncio.ensure_future(self._context.sleep_ms(polls * self._context.poll_interval_ms))
         poke = asyncio.ensure_future(self._poked.wait())
         try:
             await asyncio.wait([sleep, poke], return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,160 @@
+"""Many collections that one process keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from slate_async.collections.lake import Lake
+from slate_async.collections.open import open_collections
+from slate_async.errors import SlateError
+from slate_async.runtime.protocol import Runtime
+from slate_async.settings.collections import CollectionSettings
+from tests.engine import StoreInHand, runtime, until
+from tests.unit.collections.lake import fast_runtime
+
+SETTINGS = CollectionSettings(
+    version_keep_ms=0, gc_interval_ms=5_000, retry_deadline_ms=1_000, request_timeout_ms=1_000
+)
+Opened = Callable[..., Awaitable[Lake]]
+REAL_TIME = SETTINGS.model_copy(update={"poll_interval_ms": 5, "controller_takeover_ms": 2_000})
+
+
+@pytest.fixture
+async def another(store: StoreInHand) -> AsyncIterator[Opened]:
+    """Opens the folder as one more process does, with a clock of its own."""
+    lakes: list[Lake] = []
+
+    async def opened(own: Runtime | None = None, settings: CollectionSettings = SETTINGS) -> Lake:
+        chosen = fast_runtime() if own is None else own
+        lake = await open_collections(store, name="memory://lake", settings=settings, runtime=chosen)
+        lakes.append(lake)
+        return lake
+
+    yield opened
+    for lake in lakes:
+        with suppress(SlateError):
+            await lake.close()
+
+
+@pytest.fixture
+async def lake(another: Opened) -> Lake:
+    return await another()
+
+
+async def append(lake: Lake, name: str, upper: int) -> None:
+    """A row at each time up to ``upper``."""
+    async with lake.collection(name).writer() as writer:
+        lower = writer.upper.elements[0][0]
+        await writer.append([(b"x", time, 1) for time in range(lower, upper)], upper=upper)
+
+
+async def create(lake: Lake, *names: str, **options: Any) -> None:
+    """Collections that nobody reads."""
+    for name in names:
+        await (await lake.create(name, **options)).expire()
+
+
+async def upper_of(lake: Lake, name: str) -> int:
+    """Up to where it is merged."""
+    async with lake.collection(name)._stores() as stores:
+        return (await stores.versions.load()).upper.elements[0][0]
+
+
+async def come_to(lake: Lake, name: str, upper: int) -> None:
+    """Wait until all up to ``upper`` is merged."""
+    for _ in range(20_000):
+        if await upper_of(lake, name) == upper:
+            return
+        await asyncio.sleep(0)
+    pytest.fail(f"{name} did not come to {upper}")
+
+
+async def test_all_collections_are_kept_those_that_come_later_too(lake: Lake, another: Opened) -> None:
+    await create(lake, "a", "b")
+    await create(lake, "c", appends="compare")
+    for name in "abc":
+        await append(lake, name, 5)
+    async with (await another()).controllers() as service:
+        for name in "abc":
+            await come_to(lake, name, 5)
+        await create(lake, "d")
+        await append(lake, "d", 7)
+        await come_to(lake, "d", 7)
+        await append(lake, "a", 9)
+        await come_to(lake, "a", 9)
+        assert set(service.controllers) == set("abcd")
+
+
+async def test_only_those_that_are_named_are_kept(lake: Lake, another: Opened) -> None:
+    await create(lake, "a", "b")
+    await append(lake, "a", 5)
+    await append(lake, "b", 5)
+    async with (await another()).controllers(["b"]) as service:
+        await come_to(lake, "b", 5)
+        assert set(service.controllers) == {"b"}
+    assert await upper_of(lake, "a") == 0
+
+
+async def test_one_that_fails_does_not_stop_the_others(lake: Lake, another: Opened, store: StoreInHand) -> None:
+    await create(lake, "a", "b")
+    await append(lake, "a", 5)
+    key = next(iter([info.key async for info in store.list("a/1/pending_batches/")]))
+    data = (await store.get(key)).data
+    await store.put(key, data[:-9] + b"damaged!!")
+    async with (await another()).controllers() as service:
+        await append(lake, "b", 5)
+        await come_to(lake, "b", 5)
+        assert await upper_of(lake, "a") == 0
+        await store.put(key, data)
+        await come_to(lake, "a", 5)
+        await until(lambda: set(service.controllers) == {"a", "b"}, "both are kept")
+
+
+async def test_a_collection_that_is_deleted_and_created_again_is_kept(lake: Lake, another: Opened) -> None:
+    await create(lake, "a")
+    await append(lake, "a", 5)
+    async with (await another()).controllers():
+        await come_to(lake, "a", 5)
+        await lake.delete("a")
+        await create(lake, "a")
+        await append(lake, "a", 3)
+        await come_to(lake, "a", 3)
+
+
+async def test_what_is_put_into_a_deleted_collection_is_removed(
+    lake: Lake, another: Opened, store: StoreInHand
+) -> None:
+    await create(lake, "a")
+    await append(lake, "a", 5)
+    key = next(iter([info.key async for info in store.list("a/1/pending_batches/")]))
+    zombie = (await store.get(key)).data
+    await lake.delete("a")
+    async with (await another()).controllers():
+        await store.put(key, zombie)
+        for _ in range(20_000):
+            if key not in [info.key async for info in store.list("a/1/pending_batches/")]:
+                return
+        pytest.fail("it is still there")
+
+
+async def test_two_services_do_not_take_the_role_from_each_other(lake: Lake, another: Opened) -> None:
+    """By real clocks: two that each go as fast as they can say nothing of each other."""
+    await create(lake, "a")
+    async with (await another(runtime(), REAL_TIME)).controllers() as first:
+        await until(lambda: "a" in first.controllers, "the first one keeps it")
+        async with (await another(runtime(), REAL_TIME)).controllers() as second:
+            await until(lambda: "a" in second.controllers, "the second one keeps it")
+            epoch = second.controllers["a"].epoch
+            for upper in range(5, 50, 5):
+                await append(lake, "a", upper)
+                await come_to(lake, "a", upper)
+            assert second.controllers["a"].epoch == epoch
+        await append(lake, "a", 60)
+        await until(lambda: "a" in first.controllers, "the first one takes the role back")
+        await come_to(lake, "a", 60)
+        assert first.controllers["a"].epoch == epoch + 1
