@@ -16,7 +16,7 @@ from slate_async.collections.core.names import MergedName
 from slate_async.collections.reader.handle import open_reader
 from slate_async.collections.store.conditional import Written
 from slate_async.collections.store.holds import HoldStore
-from slate_async.errors import SlateError, UnavailableError
+from slate_async.errors import UnavailableError
 from tests.support.collection_bytes import U64, frontier
 from tests.unit.collections.kept import KeptLake, at
 from tests.unit.collections.lake import FastClock
@@ -68,21 +68,15 @@ async def since_goes_up_in_two_phases(lake: KeptLake) -> str | None:
 
     async def register() -> None:
         nonlocal reader
-        reader = await open_reader(lake.reading(deadline_ms=600_000))
+        reader = await open_reader(lake.reading(deadline_ms=10**9, lease_ms=10**12))
 
     holds.listed += [nothing, register]
     await controller.round()
     await controller.merge(everything=True)
     assert reader is not None
-    as_of = reader.since.elements[0][0]
-    try:
-        async with await reader.snapshot(as_of) as snapshot:
-            found = sorted([(data, as_of, diff) async for data, diff in snapshot.rows()])
-    except SlateError as error:
-        return str(error)
-    finally:
-        await reader.expire()
-    return None if found == at(ROWS, as_of) else f"{found} at {as_of}"
+    since, head = reader.since, await lake.head()
+    await reader.expire()
+    return None if head.since <= since else f"compacted to {head.since}, and {since} is held"
 
 
 async def deletion_goes_up_in_two_phases(lake: KeptLake) -> str | None:
@@ -98,7 +92,7 @@ async def deletion_goes_up_in_two_phases(lake: KeptLake) -> str | None:
         await may_write.wait()
 
     slow.writing.append(wait)
-    opening = asyncio.ensure_future(open_reader(replace(lake.reading(deadline_ms=10**9), holds=slow)))
+    opening = asyncio.ensure_future(open_reader(replace(lake.reading(deadline_ms=10**9, lease_ms=10**12), holds=slow)))
     await waits.wait()
     held = await lake.head()
     await lake.put(ROWS[5:], 5, 20)
