@@ -8,8 +8,13 @@ import sys
 
 import pyspark_slate
 import pyspark_slate_changes
+import pyspark_slate_collection
 
-MODULES = {"slate": pyspark_slate, "slate-changes": pyspark_slate_changes}
+MODULES = {
+    "slate": pyspark_slate,
+    "slate-changes": pyspark_slate_changes,
+    "slate-collection": pyspark_slate_collection,
+}
 assert not any(hasattr(module, "DefaultSource") for module in MODULES.values()), "there is no pyspark"
 for module in MODULES.values():
     del sys.modules[module.__name__]
@@ -29,7 +34,9 @@ assert found.keys() == {*MODULES, "other"}, found
 assert "slate_async" not in sys.modules, "found, not used"
 
 for name in MODULES:
-    assert found[name](options={"path": "/db"}).schema().names[-1] == "expire_time"
+    source = found[name](options={"path": "/db"})
+    assert name == "slate-collection" or source.schema().names[-1] == "expire_time"  # a collection is asked for its own
+    assert source.name() == name
     for module in [module for module in sys.modules if module.partition(".")[0] == "slate_async"]:
         del sys.modules[module]
 sys.modules["slate_async"] = None

@@ -11,6 +11,9 @@ from slate_async.late_names import late_names
 if TYPE_CHECKING:
     from slate_async.engine.ingest.dry_run import IngestPart
     from slate_async.spark.arrangement import ColumnLike, SortMode, arrange
+    from slate_async.spark.collection_frames import read_collection, reading_collection
+    from slate_async.spark.collection_merge import CollectionMergeExecutor
+    from slate_async.spark.collection_source import SlateCollectionSource
     from slate_async.spark.compaction import SparkExecutor
     from slate_async.spark.database_size import size
     from slate_async.spark.decode import OnError, decode_arrow, decode_json, decode_with
@@ -36,6 +39,9 @@ else:
         {
             "slate_async.engine.ingest.dry_run": "IngestPart",
             "slate_async.spark.arrangement": "ColumnLike SortMode arrange",
+            "slate_async.spark.collection_frames": "read_collection reading_collection",
+            "slate_async.spark.collection_merge": "CollectionMergeExecutor",
+            "slate_async.spark.collection_source": "SlateCollectionSource",
             "slate_async.spark.compaction": "SparkExecutor",
             "slate_async.spark.decode": "OnError decode_arrow decode_json decode_with",
             "slate_async.spark.export": "ExportReport Reshape SaveMode export_parquet import_parquet",
@@ -59,6 +65,7 @@ else:
     )
 
 __all__ = [
+    "CollectionMergeExecutor",
     "ColumnLike",
     "ExportReport",
     "IngestPart",
@@ -72,6 +79,7 @@ __all__ = [
     "Reshape",
     "SaveMode",
     "SlateChangesSource",
+    "SlateCollectionSource",
     "SlateDataSource",
     "SortMode",
     "SparkExecutor",
@@ -91,7 +99,9 @@ __all__ = [
     "plan_load",
     "read",
     "read_changes",
+    "read_collection",
     "reading",
+    "reading_collection",
     "register",
     "size",
     "spark_session",

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from slate_async.spark.collection_source import SlateCollectionSource
 from slate_async.spark.registration import register_once
 from slate_async.spark.stream_source import SlateChangesSource
 
@@ -71,7 +72,8 @@ class SlateDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``slate`` and ``slate-changes`` formats of this session, where Spark has not found them by itself (see
-    docs/guide/spark.md). Done again, it changes nothing."""
+    """Make ``slate``, ``slate-changes`` and ``slate-collection`` formats of this session, where Spark has not found
+    them by itself (see docs/guide/spark.md). Done again, it changes nothing."""
     register_once(spark, SlateDataSource)
     register_once(spark, SlateChangesSource)
+    register_once(spark, SlateCollectionSource)

@@ -12,7 +12,7 @@ from tests.docs.examples import examples_of
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TOP = 30  # lines
-NEVER_RUN = {"benchmarks.md", "spark-deployments.md", "spark.md", "web-services.md"}
+NEVER_RUN = {"benchmarks.md", "spark-collections.md", "spark-deployments.md", "spark.md", "web-services.md"}
 """They begin with code that takes an hour, installs something, needs Java, or needs FastAPI."""
 
 TASKS = {

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 import slate_async as slate
 from slate_async import spark as slate_spark
 from slate_async.spark import compaction
-from slate_async.spark.compaction import RangeFunction
+from slate_async.spark.task_job import TaskFunction
 from tests.integration.writer import say
 
 CORES = 2
@@ -58,7 +58,7 @@ def noted(notes: Path) -> Iterator[None]:
     """Workers that merge a range in this block note their peak."""
     notes.mkdir(parents=True)
 
-    def merge_there(*what: Any) -> RangeFunction:
+    def merge_there(*what: Any) -> TaskFunction:
         merge = MERGE(*what)
 
         def run(rows: Iterable[int]) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,11 +24,12 @@ from tests.docs.examples import ROOT, Example, examples_of, in_folder, pages
 from tests.spark.test_load import contents, made, small
 
 pytestmark = pytest.mark.timeout(300)
-PAGES = ("docs/guide/spark.md", "docs/operations/spark-deployments.md")
+PAGES = ("docs/guide/spark.md", "docs/guide/spark-collections.md", "docs/operations/spark-deployments.md")
 EXAMPLES = [example for page in PAGES for example in examples_of(page, (ROOT / page).read_text(encoding="utf-8"))]
 NOT_RUN = [
     ("pip install", "not run, because it changes the environment of the tests"),
     ("SLATE_COMPACTION_PARALLELISM=16 slate", "not run, because it needs a cluster"),
+    ("frame.write.format", "not run, because Spark runs it"),
     ('cd "$SPARK_HOME/python/lib"', "not run, because it changes an installation of Spark"),
     ("pip install", "not run, because it changes the environment of the tests"),
     ("PYSPARK_PYTHON=/opt/venv/bin/python", "not run, because it needs a Spark of its own"),
@@ -163,6 +165,27 @@ def join(guide: Guide) -> None:
     assert [row[:3] for row in guide.files("priced")] == [(b"a", "1", b"9.99")]
 
 
+def collections(guide: Guide) -> None:
+    async def prepare(path: Path) -> None:
+        data = pa.schema([("customer", pa.string()), ("total", pa.int64())])
+        async with slate.open_collections(path) as lake:
+            for name in ("orders", "copy"):
+                await (await lake.create(name, data=data, appends="compare")).expire()
+            async with lake.collection("orders").writer() as writer:
+                await writer.append([(("ann", 5), 0, 2), (("bob", 7), 3, 1)], upper=4)
+
+    async def copied(path: Path) -> list[tuple[Any, int]]:
+        async with slate.open_collections(path) as lake, lake.collection("copy").reader() as reader:
+            return [row async for row in (await reader.snapshot(0)).rows()]
+
+    live = guide.folder / "bucket" / "live"
+    asyncio.run(prepare(live))
+    names = guide.run()
+    guide.finish(names["_"])
+    assert sorted(tuple(row) for row in names["totals"]) == [("ann", 10), ("bob", 7)]
+    assert asyncio.run(copied(live)) == [(("ann", 5), 2), (("bob", 7), 1)]
+
+
 def batch_of_changes(guide: Guide) -> None:
     """The guide's day is one on which its database was there."""
     asyncio.run(made(guide.folder / "bucket" / "db"))
@@ -211,6 +234,7 @@ BLOCKS: Mapping[str, Callable[[Guide], None]] = {
     "prices = slate_spark.read(": join,
     "today = spark.read": batch_of_changes,
     "slate_spark.export_parquet(": export,
+    "with slate_spark.reading_collection(": collections,
     "import os": notebook,
     "from slate_async import spark as slate_spark": databricks,
 }

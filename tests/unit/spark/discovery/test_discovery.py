@@ -13,10 +13,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 import slate_async
-from slate_async.spark import SlateChangesSource, SlateDataSource
+from slate_async.spark import SlateChangesSource, SlateCollectionSource, SlateDataSource
 
 FOLDER = Path(slate_async.__file__).parent / "spark" / "discovery"
-SOURCES = {"pyspark_slate": SlateDataSource, "pyspark_slate_changes": SlateChangesSource}
+SOURCES = {
+    "pyspark_slate": SlateDataSource,
+    "pyspark_slate_changes": SlateChangesSource,
+    "pyspark_slate_collection": SlateCollectionSource,
+}
 OTHER = """
 from pyspark.sql.datasource import DataSource
 
@@ -83,4 +87,4 @@ def test_spark_finds_them_beside_others(tmp_path: Path) -> None:
     (tmp_path / "pyspark_other.py").write_text(OTHER)
     command = [sys.executable, "-c", LOOK_UP, str(tmp_path), str(FOLDER)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=False)
-    assert done.stdout.split() == ["other", "slate", "slate-changes", "False"], done.stderr
+    assert done.stdout.split() == ["other", "slate", "slate-changes", "slate-collection", "False"], done.stderr
