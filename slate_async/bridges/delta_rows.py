@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from slate_async.bridges.contents import EXPIRY
 from slate_async.bridges.joined import shown
-from slate_async.collections.core.updates import DIFF
+from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.times import TimeKind
+from slate_async.collections.core.updates import DIFF, UpdateSchema
 from slate_async.errors import InvalidError
 
 _COLUMNS = {"key": pa.binary(), "value": pa.binary(), "expire_time": EXPIRY}
@@ -48,18 +51,15 @@ def check_columns(data: type[bytes] | pa.Schema, name: str) -> None:
 def key_changes(updates: pa.Table, name: str) -> list[KeyChange]:
     """The keys that ``updates`` change, sorted. Raises `InvalidError` for a key that would be there more often than
     once, or less often than never."""
-    columns = [column for column in _COLUMNS if column in updates.schema.names]
-    sums = updates.group_by(columns).aggregate([(DIFF, "sum")])
-    sums = sums.sort_by("key")
-    keys, values = sums.column("key").to_pylist(), sums.column("value").to_pylist()
-    diffs = sums.column(f"{DIFF}_sum").to_pylist()
+    sums = _sums(updates, name)
+    if sums is None:
+        return []
+    keys, values, diffs = (sums.column(column).to_pylist() for column in ("key", "value", DIFF))
     expiries = [None] * len(keys)
-    if "expire_time" in columns:
+    if "expire_time" in sums.schema.names:
         expiries = sums.column("expire_time").cast(pa.int64()).to_pylist()
     changes: dict[bytes, KeyChange] = {}
     for key, value, expire_ms, diff in zip(keys, values, expiries, diffs, strict=True):
-        if diff == 0:
-            continue
         if value is None or key is None:
             raise InvalidError(f"{name} holds a row without a key or a value: {key!r}, {value!r}")
         change = changes.get(key) or KeyChange(key, None, None, None, None)
@@ -93,6 +93,19 @@ def check_applies(changes: Sequence[KeyChange], there: Sequence[bytes | None], n
             f"{name} takes away {_cut(change.old)} from the key {change.key!r}, but the database has {found}: it is"
             " there less often than never, or something else has written it"
         )
+
+
+def _sums(updates: pa.Table, name: str) -> pa.RecordBatch | None:
+    """How often each row comes or goes, over all times; sorted by key. ``None``: no row does."""
+    columns = [column for column in _COLUMNS if column in updates.schema.names]
+    schema = UpdateSchema(TimeKind.U64, pa.schema([updates.schema.field(column) for column in columns]))
+    batches = updates.select(schema.arrow.names).combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise InvalidError(f"a delta of {name} has more than 2 GiB of keys or values, which no database takes at once")
+    if not batches:
+        return None
+    once = np.zeros(updates.num_rows, np.uint64)
+    return consolidate(schema.with_times(batches[0], (once,)), schema)
 
 
 def _cut(value: bytes, limit: int = 60) -> str:
