@@ -34,7 +34,7 @@ CLASSES = [
 ]
 OTHERWISE = {"aclose": "close"}
 """What has another name where nothing is awaited."""
-FUNCTIONS = [name for name in slate.__all__ if name.startswith("open")]
+FUNCTIONS = [name for name in slate.__all__ if hasattr(Opener, name)]
 
 
 def arguments(function: object) -> list[tuple[str, object, object]]:
