@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from slate_async.errors import ClosedError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 
 P = TypeVar("P")
@@ -61,67 +62,82 @@ class Pipeline:
         async with self._turn:
             await self._slots.acquire()
             try:
-                task = self._start(accept(await prepare()))
+                flight = self._start(accept(await prepare()))
             except BaseException:
                 self._slots.release()
                 raise
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.add_done_callback(_log_failure)
-            raise
-        if task.cancelled():
-            raise ClosedError("the writer closed before the append ended", outcome="unknown")
-        task.result()
+        await flight.answer  # cancelling that ends nothing but the wait
 
     async def drain(self) -> None:
         """Wait until all that was accepted has ended."""
         while self._running:
             await asyncio.wait(self._running)
 
-    def _start(self, append: Append) -> asyncio.Task[None]:
-        chain = self._chain
-        task = self._supervisor.spawn("append", self._run(append, chain, chain.last), critical=False)
-        chain.last = task
+    def _start(self, append: Append) -> _Flight:
+        flight, chain = _Flight(append), self._chain
+        task = self._supervisor.spawn("append", append.send(), critical=False)
+        chain.flights.append(flight)
         self._running.add(task)
-        task.add_done_callback(lambda ended: self._ended(ended, chain))
-        return task
+        task.add_done_callback(lambda sent: self._sent(flight, chain, sent))
+        return flight
 
-    async def _run(self, append: Append, chain: _Chain, before: asyncio.Task[None] | None) -> None:
-        failure: SlateError | None = None
-        try:
-            await append.send()
-        except SlateError as error:
-            failure = error
-        if before is not None:
-            await asyncio.wait([before])
-        if chain.broken:
-            raise UnavailableError(
-                "an append before this one failed, so this one is not acknowledged; it may be in", outcome="unknown"
-            ) from failure
-        if failure is not None:
-            raise failure
-        append.acknowledge()
-
-    def _ended(self, task: asyncio.Task[None], chain: _Chain) -> None:
-        """Runs before the task that waits for this one goes on."""
+    def _sent(self, flight: _Flight, chain: _Chain, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if not chain.broken and (task.cancelled() or task.exception() is not None):
-            chain.broken = True
+        if task.cancelled():
+            flight.cut_off = True
+            flight.failure = ClosedError("the writer closed before the append ended", outcome="unknown")
+        else:
+            flight.failure = task.exception()
+        flight.is_over = True
+        while chain.flights and chain.flights[0].is_over:
+            self._end(chain.flights.popleft(), chain)
+            self._slots.release()
+
+    def _end(self, flight: _Flight, chain: _Chain) -> None:
+        """All that was accepted before it in ``chain`` has ended."""
+        failure = flight.failure
+        if chain.is_broken and not flight.cut_off:
+            failure = UnavailableError(
+                "an append before this one failed, so this one is not acknowledged; it may be in", outcome="unknown"
+            )
+            failure.__cause__ = flight.failure
+        elif failure is None:
+            flight.append.acknowledge()
+        elif not chain.is_broken:
+            chain.is_broken = True
             self._chain = _Chain()
             self._on_failure()
-        self._slots.release()
+        flight.tell(failure)
+
+
+class _Flight:
+    """An append that was accepted.
+
+    answer: what its caller waits for; cancelled if nobody does any more
+    is_over: whether its task has ended, with ``failure`` if that is set. ``cut_off``: because the writer closed
+    """
+
+    def __init__(self, append: Append) -> None:
+        self.append = append
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure: BaseException | None = None
+        self.is_over = self.cut_off = False
+
+    def tell(self, failure: BaseException | None) -> None:
+        """Wake the caller."""
+        if self.answer.done():
+            if failure is not None:
+                logger.warning("an append that nobody waits for any more failed: %s", failure)
+        elif failure is None:
+            self.answer.set_result(None)
+        else:
+            self.answer.set_exception(failure)
 
 
 @dataclass(slots=True)
 class _Chain:
-    """Appends that follow one another without a gap. One that fails breaks it, and the next call begins another."""
+    """Appends that follow one another without a gap, the oldest first, until each was answered. One that fails breaks
+    it, and the next call begins another."""
 
-    last: asyncio.Task[None] | None = None
-    broken: bool = False
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    """Nobody waits for it any more."""
-    if not task.cancelled() and (failure := task.exception()) is not None:
-        logger.warning("an append that nobody waits for any more failed: %s", failure)
+    flights: deque[_Flight] = field(default_factory=deque)
+    is_broken: bool = False

@@ -154,17 +154,30 @@ async def test_cancelled_after_that_it_goes_on(supervisor: Supervisor, caplog: p
     assert "nobody waits for any more failed: lost" in caplog.text
 
 
-async def test_tasks_that_are_ended_from_outside_end_what_is_behind_them(supervisor: Supervisor) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_a_task_that_is_ended_from_outside_ends_what_is_behind_it(supervisor: Supervisor, number: int) -> None:
     gates = Gates(supervisor, 3)
     calls = starts(*map(gates.append, range(3)))
     await settle()
-    first = next(task for task in asyncio.all_tasks() if task.get_name() == "test/append")
-    first.cancel()
+    list(supervisor._tasks.values())[number].cancel()
     await settle()
-    gates.end(*(number for number, gate in gates.gates.items() if not gate.ended.done()))
+    gates.end(*(other for other in range(3) if other != number))
     await asyncio.wait(calls)
     errors = [call.exception() for call in calls]
-    kinds = {type(error) for error in errors}
-    assert kinds == {ClosedError, UnavailableError}
-    assert all(error is not None and error.outcome == "unknown" for error in errors)  # type: ignore[attr-defined]
-    assert len(gates.acknowledged) <= 2
+    assert [type(error) for error in errors[: number + 1]] == [type(None)] * number + [ClosedError]
+    assert {type(error) for error in errors[number + 1 :]} <= {UnavailableError}
+    assert all(error.outcome == "unknown" for error in errors[number:] if error is not None)  # type: ignore[attr-defined]
+    assert gates.acknowledged == list(range(number))
+
+
+async def test_all_that_waits_for_one_is_acknowledged_with_it(supervisor: Supervisor) -> None:
+    gates = Gates(supervisor, 64)
+    calls = starts(*map(gates.append, range(64)))
+    await settle()
+    gates.end(*range(1, 64))
+    await settle()
+    gates.end(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert gates.acknowledged == list(range(64))
+    await asyncio.gather(*calls)
