@@ -5,8 +5,8 @@
 Roles and their lines (``failed TYPE MESSAGE`` in all of them, then it goes on or begins anew):
 
 * ``writer``: ``open UPPER`` · ``ack LOWER UPPER DATA``
-* ``listener``, ``lagger``, ``snapshots``: ``open SINCE`` · ``at UPPER DIGEST``, of all that was written at
-  times before UPPER
+* ``listener``, ``lagger``, ``snapshots``, ``cloner``, ``critical``: ``open SINCE`` · ``at UPPER DIGEST``, of all that
+  was written at times before UPPER
 * ``controller``: ``epoch N`` · ``ended TYPE``
 
 What is written. ``definite``: `rows_at` each time, whoever writes. ``compare``: each append says by whom it is.
@@ -163,6 +163,44 @@ class Worker:
                         as_of += await self._snapshot(reader, as_of)
                         if self._rng.random() < 0.3:
                             await reader.downgrade_since(as_of)
+            except slate.SlateError as error:
+                failed(error)
+                await asyncio.sleep(0.2)
+
+    async def cloner(self) -> None:
+        """Reads by clones of clones, whose sources it gives up."""
+        while True:
+            try:
+                reader = await self._collection.reader("cloner")
+                try:
+                    say(f"open {reader.since}")
+                    as_of = number(reader.since)
+                    while True:
+                        other = await reader.clone("clone")
+                        await reader.expire()
+                        reader = other
+                        as_of += await self._snapshot(reader, as_of)
+                        await reader.downgrade_since(as_of)
+                finally:
+                    await reader.expire()
+            except slate.SlateError as error:
+                failed(error)
+                await asyncio.sleep(0.2)
+
+    async def critical(self) -> None:
+        """Holds times by a name that outlives it, and gives them up once they were read."""
+        begun = 0
+        while True:
+            try:
+                held = await self._collection.critical("billing")
+                say(f"open {held.since}")
+                while True:
+                    await held.refresh()
+                    as_of = number(held.since)
+                    async with await held.reader("billing") as reader:
+                        as_of += await self._snapshot(reader, as_of)
+                    begun += 1
+                    await held.compare_and_downgrade(held.token, f"{self._tag}-{begun}", as_of)
             except slate.SlateError as error:
                 failed(error)
                 await asyncio.sleep(0.2)

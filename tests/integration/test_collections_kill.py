@@ -17,6 +17,7 @@ import pytest
 
 import slate_async as slate
 from metastores.names import MERGED_AREAS
+from slate_async.collections.core.names import hold_name
 from tests.integration.lake_worker import COLLECTION, COUNT, contents_before, digest, number, rows_at
 from tests.integration.places import make_bucket, make_table, url_query
 from tests.integration.processes import ChildProcess
@@ -32,8 +33,8 @@ ROLES = (
     ("listener", ""),
     ("lagger", ""),
     ("snapshots", ""),
-    ("snapshots", ""),
-    ("snapshots", ""),
+    ("cloner", ""),
+    ("critical", ""),
 )
 SETTINGS = {
     "lease_ms": 2_000,
@@ -46,7 +47,7 @@ SETTINGS = {
 }
 DEEDS = 20
 DEEDS_FULL = 280
-EXPECTED_FAILURES = ("LeaseLostError", "SinceError", "UnavailableError", "FencedError", "UpperMismatchError")
+EXPECTED_FAILURES = ("LeaseLostError", "SinceError", "UnavailableError", "FencedError", "TokenMismatchError")
 """What a process may meet that was frozen, or whose rival was killed."""
 
 
@@ -193,6 +194,8 @@ async def check_rest(collection: slate.Collection, path: str, metastore: str | N
     """Once all leases have ended and a controller has settled, the store holds what the head names and nothing else."""
     if (await collection.info()).appends == "definite":
         await fill_gaps(collection)
+    held = await collection.critical("billing")
+    await held.expire()
     async with collection.controller(background=False) as controller, asyncio.timeout(120):
         while True:
             await controller.settle()
@@ -208,7 +211,8 @@ async def check_rest(collection: slate.Collection, path: str, metastore: str | N
         named = set(head.names())
         batches = {key for key in keys if key.partition(".p")[0] in named}
         assert batches >= named
-        assert [key for key in keys - batches if not key.startswith(MERGED_AREAS.folder)] == []
+        others = [key for key in keys - batches if not key.startswith(MERGED_AREAS.folder)]
+        assert others == [hold_name("billing")]  # which says that it was given up
     assert (await collection.verify()).clean
 
 

@@ -12,6 +12,7 @@ Rules C5 to C7 of collections.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -137,10 +138,8 @@ class PendingStore:
 
     async def part(self, name: PendingName, description: Description, place: int) -> pa.Table:
         """The updates of one part of the batch called ``name``, whose ``description`` names it. Raises as `parts`."""
-        part = description.parts[place]
-        token = description.token if part.token is None else part.token
-        number = place if part.number is None else part.number
-        key = str(PendingName(name.writer, name.lower, name.upper, token, number))
+        part, wanted = description.parts[place], part_name(name, description, place)
+        key, token, number = str(wanted), wanted.token, wanted.part
         data = check_bytes((await self._store.get(key)).data, part.nbytes, part.crc, object_name=key)
         found = await self._decoded(data, key)
         if found.updates is None or (found.description.token, found.description.part) != (token, number):
@@ -176,6 +175,13 @@ class PendingStore:
             return decode_pending(data, self._schema, self._collection, object_name=key)
 
         return await self._offload.run(decode) if len(data) > OFFLOAD_BYTES else decode()
+
+
+def part_name(name: PendingName, description: Description, place: int) -> PendingName:
+    """The name of one part of the batch called ``name``."""
+    part = description.parts[place]
+    token = description.token if part.token is None else part.token
+    return replace(name, token=token, part=place if part.number is None else part.number)
 
 
 def _check_named(name: PendingName, description: Description) -> None:

@@ -5,7 +5,7 @@ Memory: one object of 64 MiB at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.pending import part_name
 from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.collections.verify.updates import UpdatesCheck, one_batch
 from slate_async.collections.writer.batches import sum_of_diffs
@@ -91,7 +92,7 @@ class BatchCheck:
     async def _read_parts(self, name: PendingName, description: Description) -> None:
         context, checked = self._context, self._checked
         for number in range(len(description.parts)):
-            key = str(replace(name, token=description.token, part=number))
+            key = str(part_name(name, description, number))
             checked.parts.append(key)
             reading = partial(context.pending.part, name, description, number)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,19 @@ async def test_parts_of_a_pending_batch_are_all_read(lake: UsedLake) -> None:
     findings = {finding.object_name: finding.what for finding in (await lake.verified()).findings}
     assert findings[parts[0]] == "the checksum does not match"
     assert findings[parts[1]].startswith("is missing, though pending_batches/")
+
+
+async def test_parts_that_other_processes_put_belong_to_the_batch_that_names_them(lake: UsedLake) -> None:
+    parts = []
+    for number, token in enumerate(("1" * 32, "2" * 32), 5):
+        said = Description(frontier(0), frontier(9), token, "a", 1, 1, part=number)
+        name = PendingName("a", frontier(0), frontier(9), token, number)
+        part = await lake.pending().put_part(name, said, byte_updates((b"p", number, 1)))
+        parts.append(replace(part, token=token, number=number))
+    whole = Description(frontier(0), frontier(9), TOKEN, "a", 2, 2, parts=tuple(parts))
+    await lake.pending().put(PendingName("a", frontier(0), frontier(9)), whole, None)
+    report = await lake.verified()
+    assert (report.findings, report.notes, report.rows) == ((), (), 2)
 
 
 # ---- chains of compare appends
