@@ -61,7 +61,7 @@ def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[CollectionFindi
     for reader, found in sorted(stored.items()):
         hold = found.hold
         if hold.revoked:
-            by = "whoever opens it again begins anew" if hold.is_critical else "a controller removes it"
+            by = "its name may be used again" if hold.is_critical else "a controller removes it"
             notes.append(_about(reader, f"it was revoked; {by}"))
         elif why := given_up(head, hold):
             what = f"{why}: it is being registered, or a ghost that ends with its lease"
