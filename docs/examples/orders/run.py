@@ -93,7 +93,7 @@ async def watch(revenue: slate.collections.ReadHandle) -> None:
                 await asyncio.sleep(2)
 
 
-async def run(url: str, seconds: float, seed: int, folder: Path) -> None:
+async def run(url: str, seconds: float, seed: int, folder: Path, *, spark: bool) -> None:
     """The whole of it. Raises AssertionError if the view was wrong at any time."""
     processes, closing, rng = Processes(url, folder), folder / "closing", random.Random(seed)
     async with slate.open_collections(places.lake(url)) as lake:
@@ -124,6 +124,10 @@ async def run(url: str, seconds: float, seed: int, folder: Path) -> None:
             await processes.end()
         readers = {places.ORDERS: orders, places.CUSTOMERS: customers, places.REVENUE: revenue}
         times = await equal_at_every_time(readers, last + 1)
+        if spark:
+            job = await asyncio.create_subprocess_exec(sys.executable, str(HERE / "spark_view.py"), url, str(last))
+            if await job.wait():
+                raise RuntimeError("Spark computed another view, or failed")
     print(f"{processes.killed} processes were killed; the view equals a recomputation at all {times} times")
 
 
@@ -142,11 +146,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="how long the shop is open")
     parser.add_argument("--seed", type=int, default=1, help="of what happens, and of who is killed when")
     parser.add_argument("--url", help="where everything is stored; a folder that is removed afterwards if left out")
+    parser.add_argument("--spark", action="store_true", help="compute the view with Spark, too, which needs Java")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
         url = asked.url or Path(folder).as_uri()
         try:
-            asyncio.run(run(url, asked.seconds, asked.seed, Path(folder)))
+            asyncio.run(run(url, asked.seconds, asked.seed, Path(folder), spark=asked.spark))
         except BaseException:
             for log in sorted(Path(folder).glob("*.log")):
                 print(f"---- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
