@@ -4,6 +4,9 @@ Ordering rules: the head is read before the holds are listed, so compaction goes
 what the holds allow that were listed after it (C16), and deletion likewise (C17). What they allow beyond is published,
 in the same version as what was absorbed, for the next round.
 
+What the holds allow may be published any time later: the next listing shows who came since, and until then neither
+compaction nor deletion goes by it. So while much comes in, holds are not looked at for each batch of it.
+
 A floor is published only if it frees anything: else each move of a reader would make a version, which it moves to.
 
 Rules C16, C17, C20 and C21 of collections.
@@ -53,39 +56,53 @@ class Rounds:
         self._flights = flights
         self._sweep = Sweep(context)
         self._still: Area | None = None  # the first version seen with what the head holds
+        self._looked: Looked | None = None
         self.target: Frontier | None = None
         self.counts = Counts()
 
     async def round(
         self, *, batches: list[PendingBatch] | None = None, collecting: bool = True, dry_run: bool = False
     ) -> RoundReport:
-        """A whole round. ``batches``: what is pending, if it was listed just now.
+        """A whole round.
 
-        Raises `FencedError`, `ClosedError` once the collection is deleted, `UnavailableError`,
-        `CorruptionError`. ``dry_run``: nothing is absorbed, published or deleted."""
-        context = self._context
-        head = await context.answered("a read of the head", context.versions.load)
-        check_epoch(head, self._epoch)
-        looked = await self._sweep.look(head)
-        self.target = compaction_target(head, looked.allowed.meet).join(head.since)
+        batches: what is pending, if it was listed just now
+        dry_run: nothing is absorbed, published or deleted
+
+        Raises `FencedError`, `ClosedError` once the collection is deleted, `UnavailableError`, `CorruptionError`."""
+        head, looked = await self._look()
         room = spine.has_room(head)
         absorbed, published = None, head
         if not dry_run:
             absorbed, published = await self._absorb_and_publish(head, looked, room, batches)
         collected = None
         if collecting:
-            collected = await collect(context, self._epoch, head, looked.versions, self._flights, dry_run=dry_run)
+            held = looked.versions
+            collected = await collect(self._context, self._epoch, head, held, self._flights, dry_run=dry_run)
         self._count(absorbed, looked, collected, dry_run)
         return self._report(head, published, looked, absorbed, room, collected, dry_run)
 
+    async def absorb(self, batches: list[PendingBatch]) -> bool:
+        """Take in ``batches``, which were listed just now, and publish what the holds allowed at the last look; whether
+        anything was. As a round whose commit was long on its way. Raises as `round`."""
+        head, looked = self._context.versions.head, self._looked
+        if head is None or looked is None or not spine.has_room(head):
+            return False
+        absorbed, _ = await self._absorb_and_publish(head, looked, True, batches)
+        self._count(absorbed, Looked(), None, dry_run=False)
+        return absorbed is not None
+
     async def look(self) -> bool:
         """Whether the holds differ from those of the last look."""
+        return (await self._look())[1].is_new
+
+    async def _look(self) -> tuple[Area, Looked]:
+        """The head, and then the holds: C16, C17."""
         context = self._context
-        head = await context.answered("a look at the head", context.versions.poll)
+        head = await context.answered("a read of the head", context.versions.load)
         check_epoch(head, self._epoch)
-        looked = await self._sweep.look(head)
+        looked = self._looked = await self._sweep.look(head)
         self.target = compaction_target(head, looked.allowed.meet).join(head.since)
-        return looked.is_new
+        return head, looked
 
     async def pending(self, covered: Frontier) -> list[PendingBatch]:
         """What was appended and may extend ``covered``."""

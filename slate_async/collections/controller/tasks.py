@@ -1,9 +1,9 @@
 """What a controller does by itself: rounds when there is work, merges when they are due, little while there is none.
 
 Each `poll_interval_ms` it looks whether something is pending: a listing, or of a chain the one name that can come next.
-A round follows if so, and as long as rounds change anything, because what one publishes the next one uses. Garbage is
-collected each `gc_interval_ms`, and the holds of an idle collection are looked at each `exert_interval_ms`, when its
-merges are granted fuel as well. So one that is at rest costs a look a poll, and no writes.
+It is absorbed if so. A round follows now and then, and as long as rounds change anything, because what one publishes
+the next one uses. Garbage is collected each `gc_interval_ms`, and the holds of an idle collection are looked at each
+`exert_interval_ms`, when its merges are granted fuel as well. One that is at rest costs a look a poll, and no writes.
 
 While the store does not answer, it waits longer each time.
 """
@@ -35,6 +35,8 @@ LONGEST_PAUSE_MS = 60_000
 QUIET_MS = 60_000
 LONGEST_POLL = 4
 """Of a collection that has not changed for `QUIET_MS` polls are so many times as long."""
+LOOK_POLLS = 4
+"""While much comes in, the holds are looked at each so many polls."""
 COLLECT_AFTER = 1_000
 """Garbage is collected sooner once so many appends were absorbed since the last time."""
 
@@ -49,7 +51,7 @@ class Tasks:
         self._turn = turn
         self._again = True
         self._collected_ms = -math.inf
-        self._looked_ms = context.now_ms()
+        self._looked_ms = -math.inf
         self._uncollected = 0
         self._changed_ms = context.now_ms()
         self._work = asyncio.Event()
@@ -94,18 +96,29 @@ class Tasks:
         """One poll: a round if there is anything to do, or fuel for an idle collection."""
         context, now = self._context, self._context.now_ms()
         collecting = now - self._collected_ms >= context.gc_interval_ms or self._uncollected >= COLLECT_AFTER
-        found = None if self._again or collecting else await self._found()
-        if self._again or collecting or found is not None:
-            await self._round(collecting, found)
-        elif now - self._looked_ms >= context.exert_interval_ms:
+        unseen_ms = now - self._looked_ms
+        found = await self._found()
+        if found is not None and not collecting and unseen_ms < LOOK_POLLS * context.poll_interval_ms:
+            await self._absorb(found)
+        elif found is not None or collecting or self._again:
+            await self._round(collecting, found or [])
+        elif unseen_ms >= context.exert_interval_ms:
             await self._look_and_exert()
         await self._pause()
 
-    async def _round(self, collecting: bool, found: list[PendingBatch] | None) -> None:
+    async def _absorb(self, found: list[PendingBatch]) -> None:
+        async with self._turn:
+            before = self._rounds.counts.appends
+            if await self._rounds.absorb(found):
+                self._again = True
+                self._changed_ms = self._context.now_ms()
+                self._uncollected += self._rounds.counts.appends - before
+        self._work.set()
+
+    async def _round(self, collecting: bool, found: list[PendingBatch]) -> None:
         async with self._turn:
             report = await self._rounds.round(collecting=collecting, batches=found)
-        now = self._context.now_ms()
-        self._looked_ms = now
+        self._looked_ms = now = self._context.now_ms()
         self._again = report.changed
         if report.changed:
             self._changed_ms = now
