@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """A standby that cannot write waits so long for another relay to move the collection on."""
 PAUSE_S = 1.0
+LAG_S = 10.0
+"""A writer learns so late at most that a row is durable, which a relay beside a reader has brought already."""
+SHORT_PAUSE_S = 0.05
 
 
 def relay(
@@ -113,7 +116,7 @@ class Relay:
         Raises `InvalidError` if the subscription was acknowledged beyond the end of the collection, if the database
         ends before it, if the collection is none for this envelope, and beyond ``state_bytes``. Raises `NotFoundError`
         if changes that come next are no longer kept, or the subscription was taken over; `ClosedError` if collection
-        or database are; `UnavailableError`, `CorruptionError`."""
+        or database are; `FencedError`, `UnavailableError`, `CorruptionError`."""
         if not self._entered:
             raise InvalidError("a relay runs within its async with block")
         if self._task is not None:
@@ -172,6 +175,7 @@ class Relay:
         """The changes that the collection does not have."""
         progress = self._progress
         after = max(progress.next - 1, 0)
+        await self._known(after)
         feed = self._database.changes(from_seq=after, subscription=self._subscription)
         said = (
             f"{self._collection.name} ends at {progress.upper}, and the subscription {self._subscription!r} cannot go"
@@ -183,6 +187,18 @@ class Relay:
             raise NotFoundError(f"{said}: {error}") from error
         except InvalidError as error:
             raise InvalidError(f"{said}: {error}") from error
+
+    async def _known(self, seq: int) -> None:
+        """Wait for a while until the database knows that rows up to ``seq`` are durable. Raises `FencedError` if it
+        does not because another process writes."""
+        database, clock = self._database, self._runtime.clock
+        if not isinstance(database, Db):
+            return  # a reader looks when its feed begins
+        end = clock.monotonic() + LAG_S
+        while database.status().durable_seq < seq and clock.monotonic() < end:
+            await clock.sleep(SHORT_PAUSE_S)
+        if database.status().durable_seq < seq:
+            await database.confirm()
 
     async def _wait_beyond(self, snapshot_seq: int) -> None:
         """The feed knows changes only after ``snapshot_seq``; those before are left to other relays."""

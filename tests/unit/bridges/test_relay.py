@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.bridges import relay as relaying
 from slate_async.bridges.envelopes import relay_schema
 from slate_async.bridges.relay import relay
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.writer.writer import Writer
-from tests.engine import START_MS, until
+from tests.engine import START_MS, abandon, memory_store, open_db, open_reader, until
 from tests.support.feeds import taken
 from tests.unit.bridges.conftest import Town
 from tests.unit.bridges.shelf import Shelf
@@ -142,12 +143,61 @@ async def test_a_subscription_ahead_of_the_collection_is_refused_by_both_names(t
         await town.caught_up()
 
 
-async def test_a_collection_ahead_of_the_database_is_refused(town: Town) -> None:
+async def test_a_collection_ahead_of_the_database_is_refused(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaying, "LAG_S", 0.1)
     async with town.shelf.writer() as writer:
         await writer.append([], upper=100)
     with pytest.raises(slate.InvalidError, match=r"orders ends at 100,.*99 is not durable yet"):
         async with town.relay() as made:
             await made.run()
+
+
+async def test_a_writer_that_learns_late_what_is_durable_is_waited_for(town: Town) -> None:
+    """A relay beside a reader has brought it already."""
+    await town.write((b"a", b"1"))
+    await town.caught_up()
+    async with town.shelf.writer() as writer:
+        await writer.append([((b"b", b"2", None), 2, 1)], upper=3)
+    async with town.relay() as made, asyncio.timeout(10):
+        run = asyncio.create_task(made.run(until=4))
+        await asyncio.sleep(0.1)
+        assert not run.done()
+        await town.write((b"b", b"2"), (b"b", b"3"))
+        await run
+    await town.is_right()
+
+
+async def test_a_relay_beside_a_writer_that_was_fenced_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaying, "LAG_S", 0.1)
+    store, shelf = memory_store(), Shelf(relay_schema("upsert"))
+    zombie = await open_db(store)
+    await zombie.put(b"a", b"1")
+    async with open_db(store) as db:
+        await db.put(b"a", b"2")
+        async with relay(db, "relay-a", shelf, envelope="upsert") as made:
+            await made.run(until=3)
+        async with relay(zombie, "relay-b", shelf, envelope="upsert") as made:
+            with pytest.raises(slate.FencedError):
+                await made.run()
+    await abandon(zombie)
+
+
+async def test_a_relay_beside_a_reader_goes_on_when_another_writer_takes_over() -> None:
+    store, shelf = memory_store(), Shelf(relay_schema("upsert"))
+    killed = await open_db(store)
+    town = Town(killed, shelf)
+    await town.busy(random.Random(1), 4)
+    async with open_reader(store, manifest_poll_interval_ms=5) as reader, asyncio.timeout(20):
+        async with relay(reader, "relay-a", shelf, envelope="upsert") as made:
+            run = asyncio.create_task(made.run())
+            await until(lambda: made.upper.elements == ((town.seq + 1,),), "the relay")
+            await abandon(killed)
+            async with open_db(store) as town.db:
+                town.seq = town.db.status().last_seq
+                await town.busy(random.Random(2), 4)
+                await until(lambda: made.upper.elements == ((town.seq + 1,),), "the relay")
+                assert not run.done()
+    assert await shelf.values(town.seq) == town.contents
 
 
 async def test_a_subscription_that_was_deleted_is_made_again_while_the_changes_are_kept(town: Town) -> None:
