@@ -38,7 +38,8 @@ from slate_async.runtime.supervisor import Supervisor
 async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     """A read handle with a hold of its own, at what the collection may be read at now.
 
-    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `LeaseLostError` if this
+    process stood still for a lease meanwhile, `UnavailableError`."""
     return await make_reader(context, lambda supervisor: registered_hold(context, supervisor, note))
 
 
