@@ -31,6 +31,7 @@ from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
 from slate_async.collections.stats import area_metrics
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
@@ -54,7 +55,13 @@ async def make_reader(
     except BaseException:
         await supervisor.close()
         raise
-    return ReadHandle(context, hold, head, supervisor, failures)
+    made = ReadHandle(context, hold, head, supervisor, failures)
+    try:
+        context.adopted(made)
+    except BaseException:
+        await run_to_completion(made.expire())
+        raise
+    return made
 
 
 class ReadHandle(LoopHandle):
