@@ -22,7 +22,7 @@ class LakeParams:
     edge: times are below it, in each coordinate
     page_keys: keys in one answer of a listing
     names, copies: writers, and processes of each name; ``lives``: how often each kind of process is started
-    readers, listeners, pinners, controllers: processes of each kind; pinners have one critical hold together
+    readers, listeners, pinners, controllers, verifiers: processes of each kind; pinners have one critical hold together
     faults: how often requests go wrong, in relation to `tests.simulation.faults.FaultPlan`
     lands: of what was on its way when a process crashed
     crashes, freezes: how probable each is in the life of a process
@@ -59,6 +59,7 @@ class LakeParams:
     pace: float
     listeners: int
     pinners: int
+    verifiers: int
 
 
 def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
@@ -89,5 +90,6 @@ def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:
         sessions=rng.choice(("short", "any")),
         lateness=rng.choice((0.5, 2.0, 10.0)),
         pace=rng.choice((0.05, 0.2)),
+        verifiers=rng.choice((0, 0, 1)),
     )
     return replace(drawn, **fixed)

@@ -17,6 +17,7 @@ from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.times import Time
 from slate_async.collections.reader.critical import open_critical
 from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.verify.verifier import verify
 from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS, FaultPlan
@@ -30,6 +31,7 @@ from tests.simulation.scenarios.lake.listeners import listen
 from tests.simulation.scenarios.lake.params import SKEW_MS, LakeParams, draw
 from tests.simulation.scenarios.lake.pinners import CRITICAL, pin
 from tests.simulation.scenarios.lake.readers import read
+from tests.simulation.scenarios.lake.verifiers import check
 from tests.simulation.scenarios.lake.writers import write
 from tests.simulation.scenarios.protocol import Scenario, Stats
 from tests.simulation.world import World
@@ -76,6 +78,8 @@ class LakePlay:
             self.start(f"pinner{number}", lambda node: pin(estate, self.eye, node, CRITICAL))
         for number in range(params.controllers):
             self.start(f"controller{number}", lambda node: control(estate, node))
+        for number in range(params.verifiers):
+            self.start(f"verifier{number}", lambda node: check(estate, node))
 
     def start(self, name: str, act: Act) -> None:
         """A process that lives some times."""
@@ -179,6 +183,13 @@ class LakePlay:
         left = self._garbage()
         if left is not None:
             raise Violation("garbage", f"left for ever: {left}")
+        await node.run(self._verify(node))
+
+    async def _verify(self, node: Node) -> None:
+        """At rest nothing is wrong."""
+        report = await verify(self.estate.stores(node).reading())
+        if report.findings:
+            raise Violation("alarm", f"a verification at rest found {report.findings}")
 
     async def _close(self, node: Node) -> None:
         for name in self.eye.criticals:
