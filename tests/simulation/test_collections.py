@@ -14,16 +14,26 @@ from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.runner import run_seed, run_seeds
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
+from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
 from tests.simulation.scenarios.lake.scenarios import LAKES
 from tests.simulation.test_rules import MISTAKES, OFTEN
-from tests.slices import seeds
+from tests.slices import sample, seeds
 
+SLICE_SWITCHES = 6
 SLICE_SEEDS = 16
-FULL_SEEDS = 4_000
+FULL_SEEDS = 2_000
 """Of ten histories each."""
 SLICE_ROLE_SEEDS = 10
-FULL_ROLE_SEEDS = 2_500
+FULL_ROLE_SEEDS = 500
 HAPPENS = ("acknowledged", "snapshots", "listened", "restarts", "clones", "revoked", "fenced", "late hold", "crashed")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A slice of the switches that moves with every commit; all of them in the long form."""
+    if "switch" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        switches = COLLECTION_SWITCHES if full else sample(COLLECTION_SWITCHES, SLICE_SWITCHES, "collections")
+        metafunc.parametrize("switch", switches, ids=lambda switch: switch.name)
 
 
 @pytest.mark.timeout(7_200)
@@ -41,12 +51,12 @@ def test_nothing_is_lost_repeated_or_deleted_too_early(scenario: str, full: bool
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("scenario", [scenario.name for scenario in LAKES])
 def test_the_products_roles_keep_every_promise(scenario: str, full: bool) -> None:
-    results = list(run_seeds(scenario, seeds(FULL_ROLE_SEEDS if full else SLICE_ROLE_SEEDS)))
+    count = len(all_pairs()) if scenario == AWAITS.name else FULL_ROLE_SEEDS
+    results = list(run_seeds(scenario, seeds(count if full else SLICE_ROLE_SEEDS)))
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("switch", COLLECTION_SWITCHES, ids=lambda switch: switch.name)
 def test_a_rule_switched_off_is_caught(switch: Switch, full: bool) -> None:
     noticed: list[int] = []
     for seed in range(switch.within):

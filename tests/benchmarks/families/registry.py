@@ -22,7 +22,6 @@ from tests.benchmarks.families import (
     put,
     scan,
     spark,
-    spark_collections,
     sync,
     ycsb,
 )
@@ -46,7 +45,6 @@ MODULES = (
     lookup,
     micro_batches,
     first_read,
-    spark_collections,
     growth,
     sync,
     collections,

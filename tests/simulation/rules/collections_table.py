@@ -1,4 +1,4 @@
-"""The rules of collections, each with the way to break it."""
+"""The rules of collections, each with the way to break it in the decisions; `ROLE_SWITCHES` break them in the roles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from slate_async.collections.core import chain, edits, garbage, holding, reading
 from slate_async.collections.core.chain import Walk
 from slate_async.collections.core.edits import Absorb
 from tests.simulation.rules import collections_instead as instead
+from tests.simulation.rules.lake_table import ROLE_SWITCHES
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.collections import controllers, holds, pending, readers, stage
 from tests.simulation.scenarios.collections.scenarios import histories
@@ -37,7 +38,7 @@ def _switch(
     )
 
 
-COLLECTION_SWITCHES: Sequence[Switch] = (
+DECISION_SWITCHES: Sequence[Switch] = (
     _switch(
         "advance",
         "C1",
@@ -311,3 +312,5 @@ COLLECTION_SWITCHES: Sequence[Switch] = (
         mood="register",
     ),
 )
+
+COLLECTION_SWITCHES: Sequence[Switch] = (*DECISION_SWITCHES, *ROLE_SWITCHES)

@@ -189,7 +189,7 @@ def read_holds(stage: Stage, mine: Controller, head: Area) -> Role[list[Hold]]:
             stored[name] = StoredHold(found.value, found.etag)
             if sweep.to_remove(head, {name: stored[name]}):
                 yield stage.delete(name)
-            elif not (yield from is_revoked(stage, mine, name, stored[name])):
+            elif not found.value.revoked and not (yield from is_revoked(stage, mine, name, stored[name])):
                 standing.append(found.value)
         if listing.complete:
             mine.leases = mine.leases.noted(stored, stage.now)

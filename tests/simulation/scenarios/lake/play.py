@@ -226,6 +226,18 @@ async def _writing(estate: Estate, name: str, node: Node) -> None:
     await write(estate, node, name)
 
 
+def make_world(seed: int, keep_trace: bool, params: LakeParams) -> World:
+    """A world with the faults of ``params``."""
+    rng = derived_rng(seed, "world of a collection")
+    return World(
+        seed,
+        plan=FaultPlan(latency=LATENCY, delay=DELAY, lateness=(0.02, params.lateness)).scaled(params.faults),
+        interleaving=rng.choice((Interleaving.DOMAINS, Interleaving.DOMAINS, Interleaving.FIFO)),
+        offload=OffloadDelay(rng.choice((0.0, 0.01)), 0.0),
+        keep_trace=keep_trace,
+    )
+
+
 def lake_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
     """Everything by chance but what is ``fixed`` (fields of `LakeParams`)."""
 
@@ -233,13 +245,6 @@ def lake_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
         return draw(derived_rng(seed, "params"), fixed)
 
     def make(seed: int, keep_trace: bool) -> World:
-        rng, drawn = derived_rng(seed, "world of a collection"), params(seed)
-        return World(
-            seed,
-            plan=FaultPlan(latency=LATENCY, delay=DELAY, lateness=(0.02, drawn.lateness)).scaled(drawn.faults),
-            interleaving=rng.choice((Interleaving.DOMAINS, Interleaving.DOMAINS, Interleaving.FIFO)),
-            offload=OffloadDelay(rng.choice((0.0, 0.01)), 0.0),
-            keep_trace=keep_trace,
-        )
+        return make_world(seed, keep_trace, params(seed))
 
     return Scenario(name, summary, make, lambda world: LakePlay(world, params(world.seed)).run())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from slate_async.collections.codec.life import Appends
 from tests.simulation.scenarios.lake.awaits import AWAITS
+from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -45,5 +46,6 @@ LAKES: Sequence[Scenario] = (
         part_bytes=100,
         crashes=0.5,
     ),
+    LIVES,
     AWAITS,
 )
