@@ -9,24 +9,19 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from slate_async.collections.codec.life import Appends
-from slate_async.collections.core import garbage, merging, sweep
-from slate_async.collections.core.area import Area, MergedBatch
-from slate_async.collections.core.bounds import Bounds, spanning
-from slate_async.collections.core.consolidate import consolidate
-from slate_async.collections.core.edits import Absorb, Claim, Publish, ReplaceMerged
-from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import Listed, PendingFile, Picture
-from slate_async.collections.core.names import COMPARE_SHARD, MergedName
+from slate_async.collections.controller.context import ControllerContext
+from slate_async.collections.controller.controller import Controller, open_controller
+from slate_async.collections.core import sweep
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.names import COMPARE_SHARD
 from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.reader.listen import Delta
 from slate_async.collections.store.holds import HoldStore
-from slate_async.collections.store.merged import MergedSource, MergedWriter, list_merged
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
 from slate_async.runtime.protocol import Runtime
@@ -54,10 +49,17 @@ class ReadLake(Lake):
     clock: FastClock = field(default_factory=FastClock)
     rng: random.Random = field(default_factory=lambda: random.Random(7))
     readers: list[ReadHandle] = field(default_factory=list)
+    keepers: list[Controller] = field(default_factory=list)
 
     def holds(self) -> HoldStore:
         """The holds of all readers."""
         return HoldStore(self.store, self.schema.kind)
+
+    def keeping(self, appends: Appends) -> ControllerContext:
+        """What a controller works with."""
+        runtime = Runtime(self.clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
+        stores = (self.store, self.pending(), self.holds(), self.versions())
+        return ControllerContext("orders", self.schema, appends, *stores, runtime, deadline_ms=600_000)
 
     def reading(self, appends: Appends = Appends.DEFINITE, **options: Any) -> ReaderContext:
         """What a reader works with."""
@@ -83,105 +85,43 @@ class ReadLake(Lake):
 
 @dataclass
 class Keeper:
-    """A controller whose steps a test takes one by one."""
+    """The controller of the product, which also merges whatever there is, compacted as far as it may be."""
 
     lake: ReadLake
     versions: AreaVersions
-    epoch: int
-    leases: sweep.Leases = field(default_factory=sweep.Leases)
+    controller: Controller | None = None
+    appends: Appends = Appends.DEFINITE
 
     @classmethod
     async def claim(cls, lake: ReadLake) -> Keeper:
-        """Become the controller."""
+        """Become the controller once there is anything to do."""
         versions = lake.versions()
         await versions.load()
-        area = await versions.commits.commit(Claim(SystemIds().token()))
-        return cls(lake, versions, area.epoch)
+        return cls(lake, versions)
 
     async def round(self, *, merge: bool = True) -> Area:
-        """Holds, absorb, publish, merge, collect."""
-        head = await self.versions.load()
-        allowed = await self._swept()
-        await self.versions.commits.commit(Publish(self.epoch, allowed.meet, allowed.oldest, await self._absorb(head)))
-        if merge:
-            await self._merge(head, allowed.meet)
-        await self.collect()
+        """Holds, absorb, publish, merge, collect; the head after it."""
+        controller = await self._controller()
+        await controller.round()
+        area, target = await self.versions.load(), controller._rounds.target
+        if merge and area.batches and target is not None:
+            await controller._mergers.merge(area.batches, target)
+            await controller.round()
         return await self.versions.load()
 
     async def collect(self) -> None:
-        """C17, C24, C25, C27."""
-        published = await self.versions.load()
-        allowed = await self._swept()
-        held = () if allowed.oldest is None else (allowed.oldest,)
-        lowest = garbage.lowest_needed(published, held)
-        files = tuple(await list_merged(self.lake.store, self.lake.schema))
-        listed = Listed(lowest, files, frozenset())
-        head = await self.versions.load()
-        wanted = listed.at(head)
-        picture = Picture.of(wanted, await self.versions.read_range(listed.lowest, head))
-        if picture is None:
-            return  # a hold that landed late names a version that is no more
-        pending = [
-            PendingFile(found.key, found.name.lower, found.name.upper)  # type: ignore[arg-type]
-            async for found in self.lake.pending().list()
-        ]
-        dead = [*picture.dead_pending(pending), *picture.dead_merged(self.epoch)]
-        await self.lake.store.delete([found.key for found in dead])
-        await self.versions.collect(lowest, head)
+        """A round without merges."""
+        await (await self._controller()).round()
 
-    async def _swept(self) -> sweep.Allowed:
-        """C18, C19."""
-        holds, now = self.lake.holds(), self.lake.clock.monotonic() * 1000
-        found = await holds.read_all(await holds.list())
-        while set(names := await holds.list()) - set(found):
-            found |= await holds.read_all(set(names) - set(found))
-        self.leases = self.leases.noted(found, now)
-        for name in self.leases.expired(found, now):
-            nonce = SystemIds().token()
-            with contextlib.suppress(UnavailableError):  # then it counts (C19)
-                await holds.write(name, sweep.revoking(found[name].hold, nonce), found[name].etag)
-        await holds.remove(sweep.to_remove(await self.versions.load(), found))
-        return sweep.allowed(stored.hold for stored in found.values())
-
-    async def _absorb(self, head: Area) -> Absorb | None:
-        shards = sorted({listed.name.writer async for listed in self.lake.pending().list()})
-        upper, rows = await self.lake.rows(shards)
-        if upper == head.upper:
-            return None
-        last = await self.lake.last_of(head.upper, upper) if shards == [COMPARE_SHARD] else "t" * 32
-        updates = self.lake.schema.batch(rows)
-        updates = self.lake.schema.with_times(updates, head.since.advance_by(self.lake.schema.times(updates)))
-        batch = await self._written([consolidate(updates, self.lake.schema)], Bounds(head.upper, upper, head.since))
-        return Absorb(self.epoch, batch, last)
-
-    async def _merge(self, published: Area, meet: Frontier | None) -> None:
-        """All batches into one, compacted as far as what was published before the holds were listed allows."""
-        area = await self.versions.load()
-        if not area.batches:
-            return
-        target = sweep.compaction_target(published, meet).join(area.since)
-        sources = []
-        for batch in area.batches:
-            source = await MergedSource.open(self.lake.store, self.lake.schema, batch, InlineOffload())
-            sources.append([piece async for table in source.updates() for piece in table.to_batches()])
-        bounds = spanning([batch.bounds for batch in area.batches]).compacted(target)
-        output = await self._written(list(merging.merge(sources, self.lake.schema, target)), bounds)
-        inputs = tuple(area.names())
-        await self.versions.commits.commit(ReplaceMerged(self.epoch, inputs, output))
-
-    async def _written(self, updates: list[pa.RecordBatch], bounds: Bounds) -> MergedBatch:
-        name = MergedName(bounds.lower, bounds.upper, self.epoch, SystemIds().token())
-        table = pa.Table.from_batches(updates, self.lake.schema.arrow)
-        diffs = sum(table.column("_diff").to_pylist())
-        if not table.num_rows:
-            return MergedBatch(str(name), bounds, 0, 0, 0, 0, 0, 0)
-        writer = MergedWriter(self.lake.store, self.lake.schema, name, InlineOffload())
-        for piece in updates:
-            await writer.add(piece)
-        stored = await writer.finish()
-        keys = len(set(table.column("data").to_pylist()))
-        times = len(set(zip(*(table.column(name).to_pylist() for name in self.lake.schema.kind.columns), strict=True)))
-        return MergedBatch(str(name), bounds, stored.rows, keys, times, diffs, stored.nbytes, stored.crc, stored.parts)
+    async def _controller(self) -> Controller:
+        """For the kind of appends that are found: one that was opened before anything was there is not used again."""
+        shards = {listed.name.writer async for listed in self.lake.pending().list()}
+        appends = Appends.COMPARE if shards == {COMPARE_SHARD} else Appends.DEFINITE
+        if self.controller is None or (shards and appends is not self.appends):
+            self.controller = await open_controller(self.lake.keeping(appends), background=False)
+            self.appends = appends
+            self.lake.keepers.append(self.controller)
+        return self.controller
 
 
 async def revoke(lake: ReadLake) -> None:
@@ -264,6 +204,8 @@ async def lake(store: StoreInHand) -> AsyncIterator[ReadLake]:
     store.fail_before = store.fail_after = lambda key: None
     for reader in made.readers:
         await reader.expire()
+    for controller in made.keepers:
+        await controller.close()
     for writer in made.opened:
         await writer.close()
     await supervisor.close()
