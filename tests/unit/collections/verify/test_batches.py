@@ -165,10 +165,29 @@ async def test_parts_of_a_large_batch_are_all_read(lake: UsedLake) -> None:
     assert found.rows < 100_000
 
 
-async def test_a_damaged_index_is_found(lake: UsedLake) -> None:
+@pytest.mark.parametrize("what", ["index", "part"])
+async def test_every_byte_of_an_index_and_of_a_part_counts(what: str, lake: UsedLake) -> None:
     name = await merged_elsewise(lake, long_rows(100_000), part_bytes=64 << 10)
-    await lake.change(name, flipped(60))
-    assert [finding.object_name for finding in (await lake.verified()).findings] == [name]
+    key = name if what == "index" else f"{name}.p00001"
+    data = (await lake.store.get(key)).data
+    for place in range(0, len(data), max(1, len(data) // 25)):
+        await lake.store.put(key, flipped(place)(data))
+        found = {finding.object_name for finding in (await lake.verified()).findings}
+        assert found == {key}, place
+    await lake.store.put(key, data[:-1])
+    assert not (await lake.verified()).clean
+
+
+async def test_every_byte_of_a_batch_that_names_parts_counts(lake: UsedLake) -> None:
+    said = Description(frontier(0), frontier(9), TOKEN, "a", 1, 1, part=0)
+    name = PendingName("a", frontier(0), frontier(9))
+    part = await lake.pending().put_part(replace(name, token=TOKEN, part=0), said, byte_updates((b"p", 5, 1)))
+    await lake.pending().put(name, replace(said, part=None, parts=(part,)), None)
+    assert (await lake.verified()).clean
+    data = (await lake.store.get(str(name))).data
+    for place in range(len(data)):
+        await lake.store.put(str(name), flipped(place)(data))
+        assert [finding.object_name for finding in (await lake.verified()).findings] == [str(name)], place
 
 
 async def test_parts_of_a_pending_batch_are_all_read(lake: UsedLake) -> None:
