@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.core import lending
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, SinceError
@@ -192,6 +193,21 @@ async def test_a_registration_that_lands_late_is_not_taken_for_the_hold(
         await TaskHold(context, lent).check_standing()
     with pytest.raises(LeaseLostError):
         await adopt_hold(context, lent)
+
+
+async def test_without_the_beat_a_late_registration_is_taken_for_the_hold(
+    lake: ReadLake, shared: list[SharedHold], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule switched off: a version is read of which nothing is held any more."""
+    context = lake.reading(lease_ms=HOUR)
+    hold, area = await share_hold(context)
+    shared.append(hold)
+    lent = await hold.lend()
+    await hold.leave()
+    await lake.holds().remove([hold.reader])
+    await lake.holds().write(hold.reader, Hold(area.version, area.since, HOUR, "f" * 32, 1), None)
+    monkeypatch.setattr(lending, "_descends", lambda lent, hold: not hold.revoked)
+    await TaskHold(context, lent).check_standing()
 
 
 def test_which_hold_is_the_one_that_was_lent() -> None:
