@@ -25,6 +25,8 @@ from slate_async.collections.store.merged import list_merged
 from slate_async.errors import UnavailableError
 
 DELETES_AT_ONCE = 500
+KNOWN_VERSIONS = 2_000
+"""Of those that an old hold retains, so many are read once."""
 HOLD_LISTINGS = 100
 
 
@@ -34,17 +36,19 @@ async def collect(
     published: Area,
     held: Sequence[int],
     flights: Flights,
+    known: dict[int, Area],
     *,
     dry_run: bool = False,
 ) -> Collected:
     """One collection of garbage.
 
+    known: versions that were read before, which never change; kept for the next time
     published: a head that was read before the holds were listed; ``held``: the versions of all leased ones (C17)
 
     Raises `UnavailableError`, `CorruptionError`."""
     flights.saw(context.versions.head or published)
     lowest = garbage.lowest_needed(published, held)
-    picture = await look(context, lowest, flights)
+    picture = await look(context, lowest, flights, known)
     if picture is None:
         return Collected(complete=False)  # somebody else collects: C24
     files = await pending_files(context)
@@ -81,18 +85,34 @@ async def bury(context: ControllerContext, tombstone: Area, *, dry_run: bool = F
     else:
         if not dry_run:
             raise UnavailableError(f"{context.name} was deleted, and each listing showed new holds on it")
-    return await collect(context, tombstone.epoch, tombstone, (), Flights(), dry_run=dry_run)
+    return await collect(context, tombstone.epoch, tombstone, (), Flights(), {}, dry_run=dry_run)
 
 
-async def look(context: ControllerContext, lowest: int, flights: Flights) -> Picture | None:
+async def look(context: ControllerContext, lowest: int, flights: Flights, known: dict[int, Area]) -> Picture | None:
     """C24: list, note what is in flight, read the head, read every version; ``None`` if one is missing."""
     files = await context.answered("a listing of merged files", partial(list_merged, context.store, context.schema))
     listed = Listed(lowest, tuple(files), flights.names)
     head = await context.answered("a read of the head", context.versions.load)
     wanted = listed.at(head)
-    first = min(wanted.versions, default=head.version)
-    versions = await context.answered("a read of versions", lambda: context.versions.read_range(first, head))
-    return Picture.of(wanted, versions)
+    found = await _versions(context, min(wanted.versions, default=head.version), head, known)
+    return Picture.of(wanted, found)
+
+
+async def _versions(
+    context: ControllerContext, first: int, head: Area, known: dict[int, Area]
+) -> dict[int, Area | None]:
+    """From ``first`` to the one before ``head``: those that follow the last one that is known are read."""
+    for version in [version for version in known if version < first]:
+        del known[version]
+    start = first
+    while start in known:
+        start += 1
+    read = await context.answered("a read of versions", lambda: context.versions.read_range(start, head))
+    found = {**known, **read}
+    for version, area in sorted(read.items())[: max(KNOWN_VERSIONS - len(known), 0)]:
+        if area is not None:
+            known[version] = area
+    return {version: found.get(version) for version in range(first, head.version)}
 
 
 async def pending_files(context: ControllerContext) -> list[PendingFile]:

@@ -57,6 +57,7 @@ class Rounds:
         self._sweep = Sweep(context)
         self._still: Area | None = None  # the first version seen with what the head holds
         self._looked: Looked | None = None
+        self._versions: dict[int, Area] = {}
         self.target: Frontier | None = None
         self.counts = Counts()
 
@@ -77,7 +78,9 @@ class Rounds:
         collected = None
         if collecting:
             held = looked.versions
-            collected = await collect(self._context, self._epoch, head, held, self._flights, dry_run=dry_run)
+            collected = await collect(
+                self._context, self._epoch, head, held, self._flights, self._versions, dry_run=dry_run
+            )
         self._count(absorbed, looked, collected, dry_run)
         return self._report(head, published, looked, absorbed, room, collected, dry_run)
 

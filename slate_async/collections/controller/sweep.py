@@ -2,9 +2,9 @@
 
 Ordering rule: a head is read, THEN `Sweep.look` is called; what that allows goes with what the head has published.
 
-A hold of which a listing shows a known etag need not be read again. A listing that shows just what the last look left
-is a picture by itself. Otherwise there are two at least, whatever the first one shows: a store that lists page by page,
-or folder by folder, may miss a clone, and no longer find its source.
+A hold of which a listing shows a known etag need not be read again. A listing of one page that shows just what the last
+look left is a picture by itself. Otherwise there are two at least, whatever the first one shows: of several pages, one
+may miss a clone, and another no longer have its source.
 
 Revoked holds are removed, but not critical ones: their names are used again, and a removal that is late would hit the
 next one. Who expires a critical hold removes it.
@@ -25,6 +25,8 @@ from slate_async.collections.core.holding import StoredHold
 from slate_async.collections.core.sweep import Allowed, Leases, Listing
 from slate_async.errors import UnavailableError
 
+PAGE = 1_000
+"""Fewer holds are listed by one request, which shows them all as they are at one time."""
 MOST_LISTINGS = 100
 """A look at holds of which each listing shows new ones is given up after so many."""
 
@@ -81,7 +83,7 @@ class Sweep:
         """C18."""
         context, known = self._context, self._known
         listed = await context.answered("a listing of holds", context.holds.list)
-        if listed == {name: found.etag for name, found in known.items()}:
+        if len(listed) < PAGE and listed == {name: found.etag for name, found in known.items()}:
             return known
         listing, stored = Listing(), dict[str, StoredHold]()
         for number in range(MOST_LISTINGS):

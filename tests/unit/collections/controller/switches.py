@@ -115,9 +115,11 @@ def head_cuts_off(lowest: Frontier, head: Frontier) -> Frontier:
     return head
 
 
-async def look_late(context: ControllerContext, lowest: int, flights: Flights) -> Picture | None:
+async def look_late(
+    context: ControllerContext, lowest: int, flights: Flights, known: dict[int, Area]
+) -> Picture | None:
     """Files are listed after the versions were read."""
-    picture = await _look(context, lowest, flights)
+    picture = await _look(context, lowest, flights, known)
     if picture is None:
         return None
     files = await collect.list_merged(context.store, context.schema)

@@ -246,3 +246,23 @@ async def test_a_closed_collection_that_all_gave_up_ends(lake: KeptLake) -> None
     assert (await lake.head()).is_ended
     assert await lake.keys("merged_batches/") + await lake.keys("pending_batches/") == []
     assert not (await controller.round()).changed
+
+
+async def test_versions_that_an_old_hold_retains_are_read_once(lake: KeptLake) -> None:
+    """They never change."""
+    controller = await lake.controller()
+    await append(lake, Appends.DEFINITE, 0, 2)
+    held = await controller.round()
+    await lake.hold("reader", held.version, 0)
+    for upper in range(3, 9):
+        await append(lake, Appends.DEFINITE, upper - 1, upper)
+        await controller.round()
+        await controller.merge()
+    lake.store.gets.clear()
+    report = await controller.round()
+    assert report.held_back.versions > 5
+    read = [key for key in lake.store.gets if key.startswith("merged_areas/v0")]
+    assert len(read) <= 3
+    await lake.holds().remove(["reader"])
+    await controller.settle()
+    assert (await controller.round()).held_back.versions == 0
