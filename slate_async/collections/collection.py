@@ -141,7 +141,8 @@ class Collection:
 
         on_progress: called now and then, in the thread of the event loop
 
-        Raises `NotFoundError`, `UnavailableError`."""
+        Raises `NotFoundError`, `ClosedError` if it is deleted meanwhile, `LeaseLostError` if the hold under which it
+        reads was revoked: verify again, `UnavailableError`."""
         try:
             async with self._stores() as stores:
                 return await verify(stores.reading(), on_progress)
