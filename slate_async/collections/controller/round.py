@@ -14,6 +14,7 @@ Rules C16, C17, C20 and C21 of collections.
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.sweep import compaction_target
 from slate_async.errors import ConflictError, CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -162,6 +165,7 @@ class Rounds:
             is_part = error.key.startswith(f"{batch.name}.")
             if is_part and await context.pending.describe(batch.name) is not None:
                 raise CorruptionError("a part of a pending batch is missing", object_name=error.key) from error
+        logger.warning("%s: %s was listed and is missing; it is looked at again later", context.name, error.key)
 
     def _count(self, absorbed: Absorbed | None, looked: Looked, collected: Collected | None, dry_run: bool) -> None:
         counts = self.counts

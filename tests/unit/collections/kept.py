@@ -20,7 +20,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
 from tests.engine import InlineOffload
-from tests.support.collection_bytes import BYTES, U64, frontier
+from tests.support.collection_bytes import frontier
 from tests.unit.collections.lake import FastClock, Lake
 
 Rows = list[tuple[bytes, int, int]]
@@ -41,16 +41,16 @@ class KeptLake(Lake):
         opened = self.store if store is None else store
         runtime = Runtime(knobs.pop("clock", self.clock), self.rng, SystemIds(), InlineOffload(), InlineOffload())
         given = {"deadline_ms": 600_000, **knobs}
-        holds, versions = HoldStore(opened, U64), self.versions(opened)
+        holds, versions = HoldStore(opened, self.schema.kind), self.versions(opened)
         return ControllerContext(
-            "orders", BYTES, appends, opened, self.pending(opened), holds, versions, runtime, **given
+            "orders", self.schema, appends, opened, self.pending(opened), holds, versions, runtime, **given
         )
 
     def reading(self, appends: Appends = Appends.DEFINITE, **knobs: Any) -> ReaderContext:
         """What a reader works with."""
         runtime = Runtime(self.clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
         stores = (self.store, self.pending(), self.holds(), self.versions())
-        return ReaderContext("orders", BYTES, appends, *stores, runtime, **knobs)
+        return ReaderContext("orders", self.schema, appends, *stores, runtime, **knobs)
 
     async def controller(self, appends: Appends = Appends.DEFINITE, **options: Any) -> Controller:
         """One more process that keeps the collection, by what the test calls."""
@@ -75,14 +75,14 @@ class KeptLake(Lake):
 
     def holds(self) -> HoldStore:
         """The holds of all readers."""
-        return HoldStore(self.store, U64)
+        return HoldStore(self.store, self.schema.kind)
 
     async def merged(self) -> Rows:
         """What the merged area holds."""
         head = await self.head()
         rows = []
         for batch in head.batches:
-            source = await MergedSource.open(self.store, BYTES, batch, InlineOffload())
+            source = await MergedSource.open(self.store, self.schema, batch, InlineOffload())
             async for table in source.updates():
                 rows += [(row["data"], row["_time"], row["_diff"]) for row in table.to_pylist()]
         return rows

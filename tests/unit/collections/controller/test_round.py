@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.garbage import Why
-from slate_async.collections.core.names import MergedName
-from slate_async.errors import ClosedError, FencedError
-from tests.support.collection_bytes import frontier
+from slate_async.collections.core.names import MergedName, PendingName
+from slate_async.errors import ClosedError, CorruptionError, FencedError
+from tests.support.collection_bytes import TOKEN, byte_updates, frontier
 from tests.unit.collections.kept import KeptLake, at
 
 ROWS = [(b"a", 0, 1), (b"b", 3, 2), (b"a", 5, -1), (b"c", 9, 1)]
@@ -177,6 +178,32 @@ async def test_files_of_an_epoch_that_is_over_are_collected_and_later_ones_are_n
     await controller.round()
     left = await lake.keys("merged_batches/")
     assert [name in left for name in names] == [False, False, True]
+
+
+async def test_a_part_that_is_missing_is_corruption(lake: KeptLake) -> None:
+    lake.knobs["part_bytes"] = 20
+    writer = await lake.writer(Appends.DEFINITE, "a")
+    async with writer.batch(upper=10) as batch:
+        for row in ROWS:
+            await batch.add([row])
+    part = next(key for key in await lake.keys("pending_batches/") if ".p00000" in key)
+    await lake.store.delete([part])
+    controller = await lake.controller()
+    with pytest.raises(CorruptionError, match="missing"):
+        await controller.round()
+    with pytest.raises(CorruptionError):
+        await controller.round()
+
+
+async def test_a_batch_with_times_outside_of_its_bounds_is_corruption(lake: KeptLake) -> None:
+    await lake.put(ROWS[:1], 0, 2)
+    lying = PendingName("z", frontier(0), frontier(2))
+    description = Description(frontier(0), frontier(2), TOKEN, "z", 1, 1)
+    await lake.pending().put(lying, description, byte_updates((b"x", 7, 1)))
+    await lake.store.delete(await lake.keys("pending_batches/a/"))
+    controller = await lake.controller()
+    with pytest.raises(CorruptionError, match="times that are not from 0 to 2"):
+        await controller.round()
 
 
 async def test_foreign_files_are_left_alone(lake: KeptLake) -> None:
