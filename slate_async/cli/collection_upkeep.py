@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-import slate_async
 from slate_async.cli.collection_drawing import ages, draw
 from slate_async.cli.collections import Name
 from slate_async.cli.context import finish
@@ -18,10 +17,10 @@ from slate_async.cli.exit_codes import FINDINGS, OK
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
-from slate_async.errors import InvalidError
 
 commands = typer.Typer()
 FENCES = "A controller that runs elsewhere is fenced and stops."
+LOOK_SECONDS = 0.2
 
 
 @commands.command("inspect", help="Draw layers, shards, frontiers, and who holds since and floor. Nothing is written.")
@@ -48,7 +47,8 @@ def expire_command(
 
 @commands.command(
     "controller",
-    help=f"Compact and collect collections for as long as the command runs; all of them by default. {FENCES}",
+    help="Compact and collect collections for as long as the command runs: all there are, or those named. A controller"
+    " that runs elsewhere is fenced; one that takes over is left alone while it works.",
 )
 def controller_command(
     context: typer.Context,
@@ -133,23 +133,28 @@ async def expire(session: Session, name: str, wanted: Sequence[str]) -> int:
 
 
 async def control(session: Session, wanted: Sequence[str]) -> int:
-    """Be the controller until the command is ended, or another one takes over."""
+    """Be the controller until the command is ended, and say of which collections."""
     async with session.lake() as lake:
-        chosen = wanted or [info.name for info in await lake.list() if info.state == "open"]
-        if not chosen:
-            raise InvalidError("there is no collection; make one with `slate collection create`")
-        async with asyncio.TaskGroup() as group:
-            for name in chosen:
-                group.create_task(_control(session, lake.collection(name)))
-    return OK
+        for name in wanted:
+            await lake.collection(name).info()
+        async with lake.controllers(list(wanted) or None) as service:
+            session.output.note("controlling collections; Ctrl-C ends it")
+            epochs: dict[str, int] = {}
+            while True:
+                now = {name: controller.epoch for name, controller in service.controllers.items()}
+                for name in sorted(now.keys() | epochs.keys()):
+                    if now.get(name) != epochs.get(name):
+                        _tell_epoch(session.output, name, now.get(name))
+                epochs = now
+                await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _control(session: Session, collection: slate_async.Collection) -> None:
-    async with collection.controller() as controller:
-        session.output.note(f"controlling {collection.name}, epoch {controller.epoch}; Ctrl-C ends it")
-        cause = await controller.wait_ended()
-    if cause is not None:
-        raise cause
+def _tell_epoch(output: Output, name: str, epoch: int | None) -> None:
+    if output.as_json:
+        output.json({"collection": name, "epoch": epoch})
+    else:
+        output.line(f"{name}: " + ("no longer its controller" if epoch is None else f"controller of epoch {epoch}"))
+    output.out.file.flush()  # a reader of the pipe must not wait for a full buffer
 
 
 async def collect(session: Session, name: str, *, dry_run: bool) -> int:

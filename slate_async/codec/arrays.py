@@ -80,7 +80,18 @@ def mask_of(column: pa.BooleanArray) -> Mask:
     """The booleans of ``column``, which has no nulls."""
     if not len(column):
         return np.zeros(0, np.bool_)
-    _, bits = column.buffers()
+    return _mask_in(column.buffers()[1], column)
+
+
+def where_true(column: pa.BooleanArray) -> Mask:
+    """Where ``column`` is true, and not null."""
+    if not column.null_count:
+        return mask_of(column)
+    valid, bits = column.buffers()
+    return _mask_in(bits, column) & _mask_in(valid, column)
+
+
+def _mask_in(bits: pa.Buffer, column: pa.Array) -> Mask:
     known = np.unpackbits(np.frombuffer(bits, np.uint8), count=column.offset + len(column), bitorder="little")
     return known[column.offset :].view(np.bool_)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from slate_async.arguments import check_kinds
@@ -19,6 +20,7 @@ from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.overview.look import look
 from slate_async.collections.overview.views import Overview
+from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.critical import CriticalHandle, open_critical
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport, finding_of
@@ -98,7 +100,7 @@ class Collection:
         check_kinds(("note", isinstance(note, str), note, "a str"))
 
         async def begin(stores: LifeStores) -> ReadHandle:
-            return await open_reader(stores.reading(), note)
+            return await open_reader(self._reading(stores), note)
 
         return self._opening(begin, "a reader", "collection.reader(...)")
 
@@ -114,7 +116,7 @@ class Collection:
         self._handles._check_open()
         stores = self._handles._keep(self._name, await self._context.find(self._name))
         try:
-            return await open_critical(stores.reading(), name, note)
+            return await open_critical(self._reading(stores), name, note)
         except ClosedError as error:
             self._handles._check_open()
             raise self._context.deleted(self._name) from error
@@ -164,6 +166,17 @@ class Collection:
         Raises `NotFoundError`, `UnavailableError`: the hold may be taken."""
         async with self._stores() as stores:
             await expire(stores.reading(), reader)
+
+    def _reading(self, stores: LifeStores) -> ReaderContext:
+        """As `LifeStores.reading`; what is opened by it, clones too, is closed with the lake and keeps ``stores``."""
+
+        def adopted(handle: LoopHandle) -> None:
+            taken = Taken()
+            self._context.take(self._name, stores.life, taken)
+            handle._on_closed(taken.give_back)
+            self._handles._opened(handle)
+
+        return replace(stores.reading(), adopted=adopted)
 
     def _opening(self, begin: Callable[[LifeStores], Awaitable[H]], what: str, call: str) -> Opening[H]:
         async def start() -> H:

@@ -90,7 +90,7 @@ class Lake(LoopHandle):
             life = Life(self._context.runtime.ids.uuid(), 0, LifeState.OPEN, schema, kind)
             found = await self._context.supervisor.run(f"creation of {name}", self._created(name, life))
             try:
-                return await collection._open(found, partial(_open_alike, difference(life, found), note))
+                return await collection._open(found, partial(_open_alike, collection, difference(life, found), note))
             except NotFoundError:  # a deletion that stopped midway
                 await self._context.supervisor.run(f"end of {name}", self._ended(name, found))
         raise UnavailableError(f"{name} was deleted {LIVES} times while it was created", outcome="unknown")
@@ -182,9 +182,14 @@ class Lake(LoopHandle):
 
     async def _finish(self) -> None:
         try:
-            await asyncio.gather(*(handle._end() for handle in list(self._members.values())))
+            ended = await asyncio.gather(
+                *(handle._end() for handle in list(self._members.values())), return_exceptions=True
+            )
         finally:
             await self._context.supervisor.close()
+        for failure in ended:
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def _created(self, name: str, life: Life) -> Life:
         async with self._context.register(name) as register:
@@ -222,9 +227,9 @@ class Lake(LoopHandle):
             await taken.give_back()
 
 
-async def _open_alike(differs: str | None, note: str, stores: LifeStores) -> ReadHandle:
+async def _open_alike(collection: Collection, differs: str | None, note: str, stores: LifeStores) -> ReadHandle:
     """A reader of what was created, or found there. ``differs``: how it is not what was to be created."""
     if differs is not None:
         check_open(await stores.versions.load())
         raise InvalidError(f"{stores.name} is there already, {differs}")
-    return await open_reader(stores.reading(), note)
+    return await open_reader(collection._reading(stores), note)

@@ -10,7 +10,10 @@ opens; every handle may be used from any thread but that one. A call that is int
 cancelled. What is still open when the interpreter ends is closed then. A process that forks opens its own.
 """
 
+from typing import TYPE_CHECKING
+
 from slate_async.engine.write.batch import WriteBatch
+from slate_async.late_names import late_names
 from slate_async.sync.admin import Admin, Ingests, Inspection
 from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.compactor import DbCompactor
@@ -33,11 +36,17 @@ from slate_async.sync.reader import DbReader
 from slate_async.sync.scan import Scan
 from slate_async.sync.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from slate_async.sync.lake import Collection, Lake, open_collections
+else:
+    __getattr__ = late_names(__name__, {"slate_async.sync.lake": "Collection Lake open_collections"})
+
 __all__ = [
     "Admin",
     "Batches",
     "ChangeFeed",
     "Checkpoints",
+    "Collection",
     "Db",
     "DbCompactor",
     "DbReader",
@@ -47,6 +56,7 @@ __all__ = [
     "IngestTask",
     "Ingests",
     "Inspection",
+    "Lake",
     "Readable",
     "Scan",
     "Snapshot",
@@ -54,6 +64,7 @@ __all__ = [
     "WriteHandle",
     "open",
     "open_admin",
+    "open_collections",
     "open_compactor",
     "open_gc",
     "open_ingest",

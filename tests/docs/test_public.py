@@ -14,6 +14,7 @@ import pytest
 
 import slate_async as slate
 from scripts.docs_openings import Openings
+from slate_async.database.opener import Opener
 from tests.docs import public
 from tests.docs.public import HANDED_ON, OPAQUE, PACKAGES, Public, exported, public_names, unannotated, unlisted
 
@@ -112,7 +113,7 @@ def test_the_reference_shows_the_arguments_of_functions_that_are_made_of_methods
     shown = griffe.load("slate_async", search_paths=[str(ROOT)], extensions=griffe.load_extensions(Openings))
     holders = {slate: shown, slate.sync: shown["sync"], slate.sync.Environment: shown["sync.Environment"]}
     for holder, page in holders.items():
-        for name in (name for name in slate.sync.__all__ if name.startswith("open")):
+        for name in (name for name in slate.__all__ if hasattr(Opener, name)):
             function, wanted = page[name], getattr(holder, name)
             assert function.is_function
             assert [parameter.name for parameter in function.parameters] == list(inspect.signature(wanted).parameters)

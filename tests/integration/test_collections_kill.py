@@ -7,6 +7,7 @@ verification is clean, and at rest the store holds exactly what the head names.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -109,6 +110,16 @@ async def disturb(workers: list[Worker], deeds: int, rng: random.Random) -> None
     await asyncio.sleep(2)
 
 
+async def keep_verifying(collection: slate.Collection) -> None:
+    """Verify again and again; nothing may be found that is not wrong."""
+    while True:
+        try:
+            report = await collection.verify()
+        except slate.LeaseLostError:
+            continue  # the machine was too busy to renew it
+        assert report.clean, report.findings
+
+
 async def place_of(store: str, folder: Path, request: pytest.FixtureRequest) -> tuple[str, str | None]:
     if store == "local":
         return str(folder / "lake"), None
@@ -148,7 +159,11 @@ async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
             for worker in workers:
                 assert worker.child is not None
                 await worker.child.wait_for_line(lambda line: line.startswith(("ack", "at", "epoch")), timeout=120)
+            verifying = asyncio.create_task(keep_verifying(lake.collection(COLLECTION)))
             await disturb(workers, DEEDS_FULL if full else DEEDS, rng)
+            verifying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await verifying
         finally:
             for worker in workers:
                 await worker.kill()

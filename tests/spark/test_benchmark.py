@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.benchmarks.families import first_read, lookup, micro_batches
+from tests.benchmarks.families import first_read, lookup, micro_batches, spark_collections
 from tests.benchmarks.families import spark as engine
 from tests.benchmarks.family import Family
 from tests.benchmarks.rounds import Plan, Samples, Turn
@@ -13,7 +13,7 @@ from tests.benchmarks.rounds import Plan, Samples, Turn
 pytestmark = pytest.mark.timeout(600)  # three JVMs are started
 
 
-FAMILIES = [engine.FAMILY, lookup.FAMILY, micro_batches.FAMILY, first_read.FAMILY]
+FAMILIES = [engine.FAMILY, lookup.FAMILY, micro_batches.FAMILY, first_read.FAMILY, spark_collections.FAMILY]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -29,8 +29,8 @@ EXAMPLES = [example for page in PAGES for example in examples_of(page, (ROOT / p
 NOT_RUN = [
     ("pip install", "not run, because it changes the environment of the tests"),
     ("SLATE_COMPACTION_PARALLELISM=16 slate", "not run, because it needs a cluster"),
-    ("frame.write.format", "not run, because Spark runs it"),
     ('cd "$SPARK_HOME/python/lib"', "not run, because it changes an installation of Spark"),
+    ("frame.write.format", "not run, because Spark runs it"),
     ("pip install", "not run, because it changes the environment of the tests"),
     ("PYSPARK_PYTHON=/opt/venv/bin/python", "not run, because it needs a Spark of its own"),
     ("python3 -m venv venv", "not run, because it needs a cluster"),

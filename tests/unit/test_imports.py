@@ -91,8 +91,53 @@ assert sum(map(len, merged)) == 90 and schema.batch(merged[0]).equals(merged[0])
 """Updates are taken, sorted, merged."""
 
 
+LAKE = """
+import asyncio, tempfile
+import numpy as np, pyarrow as pa
+import slate_async as slate
+from slate_async.codec.arrays import number_array
+
+def batch(time):
+    numbers = np.arange(200)
+    nulls = pa.py_buffer(np.packbits(numbers % 7 > 0, bitorder="little"))
+    columns = [
+        pa.Array.from_buffers(pa.int64(), 200, [nulls, pa.py_buffer(numbers % 7)]),
+        pa.Array.from_buffers(pa.float64(), 200, [nulls, pa.py_buffer(numbers / 3)]),
+        number_array(np.full(200, time, np.uint64)),
+        number_array(numbers % 2 * 2 - 1),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["n", "x", "_time", "_diff"])
+
+async def story(path):
+    schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])
+    async with slate.open_collections(path) as lake:
+        reader = await lake.create("rows", data=schema)
+        rows = lake.collection("rows")
+        async with rows.writer() as writer, rows.controller() as controller:
+            for time in range(4):
+                await writer.append(batch(time), upper=time + 1)
+            async with writer.batch(upper=5) as large:
+                await large.add(batch(4))
+            async with await reader.snapshot(4) as snapshot:
+                assert (await snapshot.to_arrow()).num_rows
+                assert [row async for row in snapshot.rows()]
+            await writer.append([], upper=slate.DONE)
+            async for delta in reader.subscribe(as_of=1):
+                await reader.downgrade_since(delta.upper)
+            await controller.settle()
+        assert (await rows.verify()).clean
+        await rows.inspect()
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(story(folder))
+"""
+"""All roles of a collection whose columns may be null."""
+
+
 @pytest.mark.parametrize(
-    "code", ["import slate_async.cli.app", LONG_STORY, COLLECTION], ids=["commands", "story", "collection"]
+    "code",
+    ["import slate_async.cli.app", LONG_STORY, COLLECTION, LAKE],
+    ids=["commands", "story", "collection", "lake"],
 )
 def test_pandas_is_not_imported_by_the_engine(code: str) -> None:
     pytest.importorskip("pandas")

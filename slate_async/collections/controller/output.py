@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from slate_async.collections.core import ordering
@@ -11,6 +12,7 @@ from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.names import MergedName
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.times import Times
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.merged import MergedWriter, Stored
 from slate_async.collections.writer.batches import sum_of_diffs
@@ -42,7 +44,7 @@ class MergedOutput:
         self._keys = 0
         self._diff_sum = 0
         self._last: Key | None = None
-        self._times = pa.table(schema.empty()).select(schema.kind.columns)
+        self._times = schema.times(schema.empty())
 
     async def add(self, updates: pa.RecordBatch) -> None:
         """Append ``updates``, all of which sort after the last ones. Raises `UnavailableError`, `InvalidError`."""
@@ -58,7 +60,7 @@ class MergedOutput:
             bounds=self._bounds,
             rows=stored.rows,
             keys=self._keys,
-            times=self._times.num_rows,
+            times=len(self._times[0]),
             diff_sum=self._diff_sum,
             nbytes=stored.nbytes,
             crc=stored.crc,
@@ -72,7 +74,17 @@ class MergedOutput:
         data = ordering.key_columns(updates, self._schema)[: len(self._schema.data)]
         self._keys += int(ordering.differences(data).sum()) - (self._last == ordering.key_of(data, 0))
         self._last = ordering.key_of(data, -1)
-        if self._times.num_rows < MOST_TIMES:
-            columns = self._schema.kind.columns
-            found = pa.concat_tables([self._times, pa.Table.from_batches([updates.select(columns)])])
-            self._times = found.group_by(columns, use_threads=False).aggregate([]).slice(0, MOST_TIMES)
+        if len(self._times[0]) < MOST_TIMES:
+            found = zip(self._times, self._schema.times(updates), strict=True)
+            self._times = _distinct(tuple(np.concatenate(columns) for columns in found))
+
+
+def _distinct(times: Times) -> Times:
+    """Each of ``times`` once, of the first `MOST_TIMES`. Arrow's own grouping would import pandas."""
+    if len(times) == 1:
+        return (np.unique(times[0])[:MOST_TIMES],)
+    order = np.lexsort(times)
+    ordered = [column[order] for column in times]
+    differs = np.logical_or.reduce([column[1:] != column[:-1] for column in ordered])
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(order)), np.bool_), differs]))
+    return tuple(column[starts[:MOST_TIMES]] for column in ordered)

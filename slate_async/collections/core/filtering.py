@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_array, mask_of
+from slate_async.codec.arrays import mask_array, where_true
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.core.values import scalar_of
@@ -96,15 +96,15 @@ class Condition:
     def mask(self, column: pa.Array) -> Mask:
         """Whether each value of ``column`` passes."""
         if self.op is Op.IS_NULL:
-            return _mask(column.is_null())
+            return where_true(column.is_null())
         if self.op is Op.NOT_NULL:
-            return _mask(column.is_valid())
+            return where_true(column.is_valid())
         if self.op is Op.IN:
             passed = np.zeros(len(column), np.bool_)
             for value in self.values:
-                passed |= _mask(pc.equal(column, value))
+                passed |= where_true(pc.equal(column, value))
             return passed
-        return _mask(_COMPARE[self.op](column, self.values[0]))
+        return where_true(_COMPARE[self.op](column, self.values[0]))
 
     def may_pass(self, known: ColumnRange) -> bool:
         """Whether a row of a span may pass, of whose column ``known`` is known."""
@@ -153,7 +153,3 @@ def _scalar(value: Any, field: pa.Field) -> pa.Scalar:
 
 def _holds(compare: Any, one: pa.Scalar, other: pa.Scalar) -> bool:
     return bool(compare(one, other).as_py())
-
-
-def _mask(passed: pa.BooleanArray) -> Mask:
-    return mask_of(passed.fill_null(False) if passed.null_count else passed)

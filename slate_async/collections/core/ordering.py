@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_of, number_array, numbers_of
+from slate_async.codec.arrays import number_array, numbers_of, where_true
 from slate_async.codec.key_prefixes import Numbers, order_of_numbers, prefix_numbers
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.updates import UpdateSchema
@@ -169,22 +169,18 @@ def _flip(column: pa.Array, signed: Any) -> npt.NDArray[Any]:
 def _nulls(column: pa.Array) -> Mask | None:
     if not column.null_count:
         return None
-    return _mask(column.is_null())
+    return where_true(column.is_null())
 
 
 def _differs(before: pa.Array, after: pa.Array) -> Mask:
-    differ = _mask(pc.not_equal(before, after))
+    differ = where_true(pc.not_equal(before, after))
     if before.null_count or after.null_count:
-        differ |= _mask(before.is_null()) != _mask(after.is_null())
+        differ |= where_true(before.is_null()) != where_true(after.is_null())
     return differ
 
 
 def _less(before: pa.Array, after: pa.Array) -> Mask:
-    less = _mask(pc.less(before, after))
+    less = where_true(pc.less(before, after))
     if after.null_count:
-        less |= _mask(before.is_valid()) & _mask(after.is_null())
+        less |= where_true(before.is_valid()) & where_true(after.is_null())
     return less
-
-
-def _mask(found: pa.BooleanArray) -> Mask:
-    return mask_of(found.fill_null(False) if found.null_count else found)

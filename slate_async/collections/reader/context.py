@@ -16,10 +16,15 @@ from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.backoff import Backoff
+from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 
 T = TypeVar("T")
+
+
+def _left_alone(handle: LoopHandle) -> None:
+    """Nobody closes it but its user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class ReaderContext:
     shard_lag: the followed shard may lag another one by so many batches
     pending_memory_bytes: about so much of what is pending is in memory at once, for each snapshot and listener
     downgrade_interval_ms: a since that was given up is written at most so often
+    adopted: called with each handle that is opened, clones too; ends the opening if it raises
     pokes: those of writers in this process
     """
 
@@ -53,6 +59,7 @@ class ReaderContext:
     shard_lag: int = 16
     pending_memory_bytes: int = 256 << 20
     downgrade_interval_ms: int = 0
+    adopted: Callable[[LoopHandle], None] = _left_alone
     pokes: Pokes = field(default_factory=Pokes)
     stats: ReadStats = field(default_factory=ReadStats)
 

@@ -31,6 +31,7 @@ from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot, SnapshotSource
 from slate_async.collections.stats import area_metrics
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
 
@@ -38,7 +39,8 @@ from slate_async.runtime.supervisor import Supervisor
 async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     """A read handle with a hold of its own, at what the collection may be read at now.
 
-    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `LeaseLostError` if this
+    process stood still for a lease meanwhile, `UnavailableError`."""
     return await make_reader(context, lambda supervisor: registered_hold(context, supervisor, note))
 
 
@@ -53,7 +55,13 @@ async def make_reader(
     except BaseException:
         await supervisor.close()
         raise
-    return ReadHandle(context, hold, head, supervisor, failures)
+    made = ReadHandle(context, hold, head, supervisor, failures)
+    try:
+        context.adopted(made)
+    except BaseException:
+        await run_to_completion(made.expire())
+        raise
+    return made
 
 
 class ReadHandle(LoopHandle):

@@ -9,7 +9,7 @@ Rules C3, C4, C14 and C15 of collections.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -126,9 +126,7 @@ class Snapshot:
         names = self._source.context.schema.data.names
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                columns = [batch.column(name).to_pylist() for name in names]
-                data = columns[0] if len(names) == 1 else zip(*columns, strict=True)
-                for row in zip(data, batch.column(DIFF).to_pylist(), strict=True):
+                for row in rows_of(batch, names):
                     yield row
 
     async def splits(self, n: int) -> list[Snapshot]:
@@ -223,3 +221,10 @@ class Snapshot:
 async def _each(slices: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
     for rows in slices:
         yield rows
+
+
+def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Any, int]]:
+    """Its rows as `Snapshot.rows` gives them; ``names``: of the data columns."""
+    columns = [batch.column(name).to_pylist() for name in names]
+    data = columns[0] if len(names) == 1 else zip(*columns, strict=True)
+    return zip(data, batch.column(DIFF).to_pylist(), strict=True)

@@ -22,6 +22,7 @@ from tests.benchmarks.families import (
     put,
     scan,
     spark,
+    spark_collections,
     sync,
     ycsb,
 )
@@ -45,6 +46,7 @@ MODULES = (
     lookup,
     micro_batches,
     first_read,
+    spark_collections,
     growth,
     sync,
     collections,

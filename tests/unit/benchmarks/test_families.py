@@ -20,7 +20,7 @@ from tests.benchmarks.report import report
 from tests.benchmarks.rounds import Plan, Samples, Turn
 
 PLAN = Plan(rounds=1, size="tiny")
-IN_SPARK = ("spark", "lookup", "micro-batches", "first-read")
+IN_SPARK = ("spark", "lookup", "micro-batches", "first-read", "spark-collections")
 """Those that tests/spark runs."""
 
 

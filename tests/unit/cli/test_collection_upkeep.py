@@ -157,50 +157,40 @@ def test_a_folder_has_to_be_named(slate: Run) -> None:
     assert (done.code, "which folder of collections?" in done.err) == (2, True)
 
 
-async def test_the_controller_runs_until_it_is_terminated(slate: Run, path: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "slate_async.cli",
-        "--path",
-        path,
-        "collection",
-        "controller",
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def controlling(path: str) -> asyncio.subprocess.Process:
+    """``slate collection controller`` as a process."""
+    command = ["-m", "slate_async.cli", "--path", path, "collection", "controller"]
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, *command, stdout=pipe, stderr=pipe)
+
+
+async def test_the_controller_runs_until_it_is_terminated(path: str) -> None:
+    process = await controlling(path)
+    assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(60):
-        assert (await process.stderr.readline()).startswith(b"controlling orders, epoch 1")
+        assert await process.stdout.readline() == b"orders: controller of epoch 1\n"
         async with slate_async.open_collections(path) as lake:
-            reach = ""
-            while reach != "5":
-                reach = (await lake.collection("orders").inspect()).upper
+            upper = ""
+            while upper != "5":
+                upper = (await lake.collection("orders").inspect()).upper
         process.send_signal(signal.SIGTERM)
-        rest = await process.stderr.read()
-        assert (await process.wait(), rest) == (143, b"terminated\n")
+        assert await process.stderr.read() == b"controlling collections; Ctrl-C ends it\nterminated\n"
+        assert await process.wait() == 143
 
 
-async def test_the_controller_ends_when_another_one_takes_over(path: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "slate_async.cli",
-        "--path",
-        path,
-        "collection",
-        "controller",
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
+async def test_the_controller_says_that_another_one_took_over(path: str) -> None:
+    process = await controlling(path)
+    assert process.stdout is not None
     async with asyncio.timeout(60):
-        await process.stderr.readline()
+        await process.stdout.readline()
         async with slate_async.open_collections(path) as lake, lake.collection("orders").controller() as other:
             assert other.epoch == 2
             async with lake.collection("orders").writer() as writer:
                 await writer.append([], upper=9)
-            rest = await process.stderr.read()
-            assert await process.wait() == 5
-    assert b"epoch 2 took over" in rest
+            assert await process.stdout.readline() == b"orders: no longer its controller\n"
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 143
 
 
 OVERVIEW = Overview(

@@ -14,6 +14,7 @@ from slate_async.codec.arrays import (
     mask_of,
     number_array,
     numbers_of,
+    where_true,
 )
 
 
@@ -72,3 +73,9 @@ def test_the_size_of_a_slice_is_its_own() -> None:
         assert not is_larger(updates, 8_000)
         assert not is_larger(updates.slice(10, 100), 1_000)
         assert is_larger(updates.slice(10, 100), 700)
+
+
+def test_where_a_column_is_true_and_not_null() -> None:
+    column = pa.array([True, None, False, True, None, False, True, True, None, True])
+    for part in (column, column.slice(1), column.slice(3, 2), column.slice(5, 3), column.slice(10)):
+        assert where_true(part).tolist() == part.fill_null(False).to_pylist()

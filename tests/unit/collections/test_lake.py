@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import slate_async as slate
 from slate_async.collections.collection import Collection
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError
@@ -28,7 +27,7 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.settings.collections import CollectionSettings
-from tests.engine import StoreInHand, memory_store, settle, until
+from tests.engine import StoreInHand, settle, until
 from tests.unit.collections.lake import fast_runtime
 
 ORDERS = pa.schema([pa.field("customer", pa.string(), nullable=False), pa.field("total", pa.int64())])
@@ -419,6 +418,38 @@ async def test_what_closed_by_itself_is_forgotten(lake: Lake) -> None:
     assert lake._context.lives._users == {}
 
 
+async def test_clones_and_readers_under_a_critical_hold_are_closed_with_it(lake: Lake, store: StoreInHand) -> None:
+    first = await lake.create("orders")
+    clone = await first.clone()
+    await first.expire()
+    assert lake._context.lives._users, "the clone has what it reads by"
+    under = await (await lake.collection("orders").critical("billing")).reader()
+    assert "handles=2" in repr(lake)
+    await append(lake.collection("orders"), [(b"a", 3, 1)], 5)
+    async with await clone.snapshot(4) as snapshot:
+        assert [row async for row in snapshot.rows()] == [(b"a", 1)]
+    await lake.close()
+    for reader in (clone, under):
+        with pytest.raises(ClosedError):
+            await reader.snapshot(4)
+    assert [key for key in await keys(store) if "/readers/" in key] == ["orders/1/readers/billing/hold"]
+
+
+async def test_a_handle_that_cannot_be_closed_leaves_no_other_open(lake: Lake, store: StoreInHand) -> None:
+    broken = await lake.create("orders")
+    other = await lake.collection("orders").reader()
+
+    async def fail() -> None:
+        raise UnavailableError("no answer")
+
+    broken._on_closed(fail)
+    with pytest.raises(UnavailableError, match="no answer"):
+        await lake.close()
+    assert other._ending is not None
+    assert other._ending.done()
+    assert not [key for key in await keys(store) if "/readers/" in key]
+
+
 async def test_one_that_opens_while_the_lake_closes_is_closed(lake: Lake, store: StoreInHand) -> None:
     await (await lake.create("orders")).expire()
     store.watch, store.hold = "", True
@@ -444,48 +475,3 @@ async def test_an_opening_is_used_once(lake: Lake) -> None:
     with pytest.warns(RuntimeWarning, match="a reader was never opened"):  # noqa: PT031
         lake.collection("orders").reader()
         gc.collect()
-
-
-# ---- opening one
-
-
-async def test_it_is_closed_with_the_environment_whose_clients_it_shares() -> None:
-    async with slate.Environment() as env:
-        lake = await open_collections("memory://shared/live", environment=env)
-        async with env.open("memory://shared/db") as db:
-            assert lake._context.store._store is db._context.store._store  # type: ignore[attr-defined]
-        reader = await lake.create("orders")
-        assert "handles=1" in repr(env)
-    with pytest.raises(ClosedError):
-        await reader.snapshot(1)
-    with pytest.raises(InvalidError, match="this Environment is closed"):
-        await open_collections("memory://shared/live", environment=env)
-
-
-async def test_a_url_a_path_and_a_private_runtime(tmp_path: Any) -> None:
-    for path in ("memory://one/live", tmp_path / "live", f"file://{tmp_path}/other"):
-        async with open_collections(path) as lake:
-            await lake.create("orders")
-        async with open_collections(path) as lake:
-            assert [info.name for info in await lake.list()] == ["orders"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"path": 3}, "path is a URL, a path or a store, not int"),
-        ({"metastore": 3}, "metastore is a name, a factory or None, not int"),
-        ({"metastore": "oracle"}, "metastore is none of"),
-        ({"settings": slate.Settings()}, "settings is CollectionSettings or None, not Settings"),
-        ({"environment": 3}, "environment is an Environment or None, not int"),
-        ({"controller": 3}, "controller is True or False, not int"),
-        ({"runtime": 3}, "runtime is a Runtime or None, not int"),
-        ({"environment": slate.Environment(), "runtime": fast_runtime()}, "give one of the two"),
-        ({"path": "nope://x"}, "nope"),
-        ({"name": "x"}, "name= goes with a store object"),
-        ({"path": memory_store(), "metastore": "dynamodb://table"}, "needs name="),
-    ],
-)
-async def test_wrong_arguments_of_the_opening_are_named(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidError, match=said):
-        await open_collections(**{"path": "memory://lake", **arguments})

@@ -14,6 +14,7 @@ import pytest
 import slate_async as slate
 from slate_async.database.opener import Opener
 from slate_async.engine.changes.feed import ChangeFeed
+from slate_async.sync import collection_handles
 
 CLASSES = [
     (slate.Db, slate.sync.Db),
@@ -31,6 +32,15 @@ CLASSES = [
     (slate.WriteHandle, slate.sync.WriteHandle),
     (ChangeFeed, slate.sync.ChangeFeed),
     (slate.Readable, slate.sync.Readable),
+    (slate.Lake, slate.sync.Lake),
+    (slate.Collection, slate.sync.Collection),
+    (slate.collections.BatchBuilder, collection_handles.BatchBuilder),
+    (slate.collections.Controller, collection_handles.Controller),
+    (slate.collections.ControllerService, collection_handles.ControllerService),
+    (slate.collections.CriticalHandle, collection_handles.CriticalHandle),
+    (slate.collections.ReadHandle, collection_handles.ReadHandle),
+    (slate.collections.Snapshot, collection_handles.Snapshot),
+    (slate.collections.Writer, collection_handles.Writer),
 ]
 OTHERWISE = {"aclose": "close"}
 """What has another name where nothing is awaited."""
@@ -64,6 +74,10 @@ def test_a_class_has_the_methods_of_its_engine(engine: type, facade: type) -> No
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_the_arguments_of_its_engine(name: str) -> None:
     assert arguments(getattr(slate.sync, name)) == arguments(getattr(slate, name))
+
+
+def test_collections_are_opened_with_the_same_arguments() -> None:
+    assert arguments(slate.sync.open_collections) == arguments(slate.open_collections)
 
 
 @pytest.mark.parametrize("environment", [slate.Environment, slate.sync.Environment], ids=["await", "sync"])

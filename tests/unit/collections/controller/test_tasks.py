@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,45 +13,14 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.executor import LocalExecutor, MergeTask
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.edits import Tombstone
-from slate_async.errors import ClosedError, CorruptionError, FencedError, UnavailableError
-from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectInfo
+from slate_async.errors import ClosedError, CorruptionError, FencedError
 from tests.engine import InlineOffload, StoreInHand, memory_store
 from tests.support.collection_bytes import frontier
+from tests.unit.collections.controller.counted import CountedStore
 from tests.unit.collections.kept import KeptLake, at
 from tests.unit.collections.lake import FastClock
 
 ROWS = [(b"%d" % (time % 5), time, 1) for time in range(60)]
-
-
-class CountedStore(StoreInHand):
-    """Counts requests by kind. ``down``: nothing answers"""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.requests: Counter[str] = Counter()
-        self.down = False
-
-    def _count(self, kind: str) -> None:
-        self.requests[kind] += 1
-        if self.down:
-            raise UnavailableError("no answer from the store")
-
-    async def put(self, key: str, data: Any, **options: Any) -> str:
-        self._count("put")
-        return await super().put(key, data, **options)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        self._count("get")
-        return await super().get(key, byte_range)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        self._count("delete")
-        await self.inner.delete(keys)
-
-    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:  # type: ignore[override]
-        self._count("list")
-        async for info in self.inner.list(prefix, start_after=start_after):
-            yield info
 
 
 @pytest.fixture

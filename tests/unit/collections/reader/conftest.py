@@ -16,18 +16,19 @@ from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.core import sweep
 from slate_async.collections.core.area import Area
+from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import COMPARE_SHARD
 from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, open_reader
-from slate_async.collections.reader.listen import Delta
+from slate_async.collections.reader.listen import Delta, Listener
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
-from tests.engine import InlineOffload, StoreInHand
+from tests.engine import InlineOffload, StoreInHand, settle
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.lake import FastClock, Lake
 
@@ -182,6 +183,25 @@ def random_rows(rng: random.Random, end: int) -> Rows:
     return rows
 
 
+async def take(listener: Listener, upper: int | Frontier) -> list[Delta]:
+    """Deltas until one ends at ``upper``; they are contiguous, and each has all of its times."""
+    end, deltas = upper if isinstance(upper, Frontier) else frontier(upper), list[Delta]()
+    while listener.upper != end:
+        before = listener.upper
+        deltas.append(await asyncio.wait_for(anext(listener), 30))
+        assert deltas[-1].lower == (deltas[-2].upper if len(deltas) > 1 else deltas[-1].lower)
+        assert before <= deltas[-1].upper == listener.upper
+        assert deltas[-1].lower < deltas[-1].upper
+    return deltas
+
+
+async def move_on(lake: ReadLake, reader: ReadHandle) -> None:
+    """Let the reader see the head."""
+    await lake.clock.sleep(1)
+    await settle(60)
+    await reader._refresh()
+
+
 async def read(reader: ReadHandle, as_of: Any, **options: Any) -> list[tuple[bytes, int]]:
     """The contents that a snapshot shows."""
     async with await reader.snapshot(as_of, **options) as snapshot:
@@ -218,10 +238,12 @@ __all__ = [
     "at",
     "expected_delta",
     "frontier",
+    "move_on",
     "numbers",
     "random_rows",
     "read",
     "revoke",
     "rows_of",
     "summed",
+    "take",
 ]

@@ -9,8 +9,10 @@ import random
 import pytest
 
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.core import holding
 from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.reader.handle import ReadHandle
+from slate_async.errors import CorruptionError
 from tests.engine import settle
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.faults import FAULTS, next_put
@@ -72,6 +74,32 @@ async def test_a_clone_of_a_handle_that_was_revoked_meanwhile_is_refused(lake: R
     with pytest.raises(LeaseLostError, match="was revoked; open another reader"):
         await cloning
     assert len(await lake.holds().list()) == 1  # its own is given up again
+
+
+async def test_a_clone_that_is_believed_by_itself_would_meet_what_was_compacted(
+    lake: ReadLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C12: its switch. P8 does not hold."""
+    monkeypatch.setattr(
+        "slate_async.collections.core.holding.covered", lambda handle, source, stored: holding.Cover.ALL
+    )
+    await lake.put(ROWS, 0, 40)
+    source, keeper = await lake.reader(clock=SleepyClock()), await Keeper.claim(lake)
+    lake.store.hold = True
+    cloning = asyncio.ensure_future(source.clone())
+    await settle(100)
+    lake.store.hold = False
+    await revoke(lake)
+    other = await lake.reader()
+    await other.downgrade_since(30)
+    for _ in range(5):
+        await keeper.round()
+    lake.store.release()
+    clone = await cloning
+    lake.readers.append(clone)
+    await clone._refresh()
+    with pytest.raises(CorruptionError, match=r"is compacted to 30, past .*, and the hold of [0-9a-f]+ stands"):
+        await clone.snapshot(0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

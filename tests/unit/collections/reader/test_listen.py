@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import random
-from typing import Any
 
 import pytest
 
@@ -14,12 +12,10 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.frontier import DONE, Frontier
-from slate_async.collections.core.updates import UpdateSchema
-from slate_async.collections.reader.handle import ReadHandle
-from slate_async.collections.reader.listen import Delta, Listener
+from slate_async.collections.reader.listen import Delta
 from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from tests.engine import settle, until
-from tests.support.collection_bytes import PAIRS, frontier
+from tests.support.collection_bytes import frontier
 from tests.unit.collections.reader.conftest import (
     Keeper,
     ReadLake,
@@ -27,11 +23,13 @@ from tests.unit.collections.reader.conftest import (
     SleepyClock,
     at,
     expected_delta,
+    move_on,
     random_rows,
     read,
     revoke,
     rows_of,
     summed,
+    take,
 )
 
 ROWS = random_rows(random.Random(5), 60)
@@ -41,29 +39,10 @@ def between(lower: int, upper: int) -> Rows:
     return [row for row in ROWS if lower <= row[1] < upper]
 
 
-async def take(listener: Listener, upper: int | Frontier) -> list[Delta]:
-    """Deltas until one ends at ``upper``; they are contiguous, and each has all of its times."""
-    end, deltas = upper if isinstance(upper, Frontier) else frontier(upper), list[Delta]()
-    while listener.upper != end:
-        before = listener.upper
-        deltas.append(await asyncio.wait_for(anext(listener), 30))
-        assert deltas[-1].lower == (deltas[-2].upper if len(deltas) > 1 else deltas[-1].lower)
-        assert before <= deltas[-1].upper == listener.upper
-        assert deltas[-1].lower < deltas[-1].upper
-    return deltas
-
-
 def check_complete(deltas: list[Delta]) -> None:
     """P6: all of each delta's times, and nothing else."""
     for delta in deltas:
         assert rows_of(delta) == expected_delta(ROWS, delta)
-
-
-async def move_on(lake: ReadLake, reader: ReadHandle) -> None:
-    """Let the reader see the head."""
-    await lake.clock.sleep(1)
-    await settle(60)
-    await reader._refresh()
 
 
 async def test_a_listener_gives_what_comes_after_its_snapshot(lake: ReadLake) -> None:
@@ -177,6 +156,26 @@ async def test_it_goes_on_after_a_restart_exactly_there(lake: ReadLake, appends:
                 with pytest.raises(SinceError, match=f"from {start - 1} where since is {start - 1}") as raised:
                     reader.listen(start=start - 1)
                 assert raised.value.since == frontier(start - 1)
+
+
+async def test_a_restart_where_times_were_compacted_to_would_repeat_updates(
+    lake: ReadLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2: the switch of what a restart demands of since."""
+    await lake.put(between(0, 60), 0, 60)
+    reader, keeper = await lake.reader(), await Keeper.claim(lake)
+    await reader.downgrade_since(20)
+    for _ in range(4):
+        await keeper.round()
+    await move_on(lake, reader)
+    assert reader._area.since == frontier(20)
+    with pytest.raises(SinceError):
+        reader.listen(start=20)
+    monkeypatch.setattr(
+        "slate_async.collections.core.reading.is_cut_at", lambda since, coverage: bool(since <= coverage)
+    )
+    (delta,) = await take(reader.listen(start=20), 60)
+    assert rows_of(delta) != expected_delta(ROWS, delta)
 
 
 async def test_a_start_that_lies_ahead_waits(lake: ReadLake) -> None:
@@ -382,86 +381,6 @@ async def test_a_poke_wakes_a_listener_that_sleeps(lake: ReadLake) -> None:
     assert not waiting.done()
     reader._context.pokes.poke()
     check_complete([await asyncio.wait_for(waiting, 10)])
-
-
-RNG = random.Random(8)
-PAIR_ROWS: Rows = [
-    (b"%d" % RNG.randrange(6), (RNG.randrange(9), RNG.randrange(9)), RNG.choice((1, 2, -1))) for _ in range(80)
-]
-STEPS = [
-    Frontier(elements)
-    for elements in ([(2, 0), (0, 1)], [(3, 0), (1, 2), (0, 4)], [(6, 0), (0, 5)], [(7, 0), (4, 6), (0, 8)], [])
-]
-
-
-@pytest.fixture
-def pair_lake(lake: ReadLake) -> ReadLake:
-    """Whose times are pairs."""
-    lake.schema = UpdateSchema.of_bytes(PAIRS)
-    return lake
-
-
-def pairs_between(lower: Frontier, upper: Frontier) -> Rows:
-    return [row for row in PAIR_ROWS if lower.less_equal(row[1]) and not upper.less_equal(row[1])]
-
-
-@pytest.mark.parametrize("appends", list(Appends))
-@pytest.mark.parametrize("merging", [False, True])
-async def test_pairs_are_given_at_the_join_with_where_a_listener_began(
-    pair_lake: ReadLake, appends: Appends, merging: bool
-) -> None:
-    """P6: also those that are neither before nor after it. So contents at all later times are right."""
-    lake = pair_lake
-    writer, keeper, reader = await lake.writer(appends), await Keeper.claim(lake), await lake.reader(appends)
-    listeners, deltas = dict[Any, Listener](), dict[Any, list[Delta]]()
-    lower = lake.minimum
-    for step in STEPS:
-        await writer.append(pairs_between(lower, step), upper=step)
-        for as_of, started in listeners.items():
-            deltas[as_of] += await take(started, step)
-        for as_of in ((1, 0), (0, 3), (5, 1), (3, 5)):
-            if as_of not in listeners and not step.less_equal(as_of):
-                listeners[as_of], deltas[as_of] = reader.subscribe(as_of), []
-                deltas[as_of] += await take(listeners[as_of], step)
-        if merging:
-            await reader.downgrade_since(step)
-            for _ in range(2):
-                await keeper.round()
-                await lake.clock.sleep(20)
-                await move_on(lake, reader)
-                await settle(100)  # for the renewal
-        lower = step
-    for as_of, given in deltas.items():
-        for delta in given[1:]:
-            assert rows_of(delta) == expected_delta(PAIR_ROWS, delta, as_of)
-        for s in itertools.product(range(as_of[0], 10), range(as_of[1], 10)):
-            assert at([row for delta in given for row in rows_of(delta)], s) == at(PAIR_ROWS, s)
-    assert len(deltas) == 4
-
-
-@pytest.mark.parametrize("appends", list(Appends))
-async def test_a_restart_among_pairs_cuts_what_is_compacted(pair_lake: ReadLake, appends: Appends) -> None:
-    """C2, P3."""
-    lake = pair_lake
-    writer, keeper = await lake.writer(appends), await Keeper.claim(lake)
-    lower = lake.minimum
-    for step in STEPS:
-        await writer.append(pairs_between(lower, step), upper=step)
-        lower = step
-    for start in STEPS[:-1]:
-        keeping = await lake.reader(appends)
-        await keeping.downgrade_since(start.step_back())
-        for older in lake.readers[:-1]:
-            await older.expire()
-        for _ in range(4):
-            await keeper.round()
-        reader = await lake.reader(appends, pending_memory_bytes=400)
-        given = [delta async for delta in reader.listen(start=start)]
-        assert len(given) > 1
-        assert given[0].lower == start
-        for delta in given:
-            assert rows_of(delta) == expected_delta(PAIR_ROWS, delta)
-        assert all(before.upper == after.lower for before, after in itertools.pairwise(given))
 
 
 async def test_a_since_is_written_at_most_once_an_interval(lake: ReadLake) -> None:

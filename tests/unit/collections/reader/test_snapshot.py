@@ -142,6 +142,23 @@ async def test_a_version_that_is_compacted_too_far_is_not_read(lake: ReadLake) -
     assert await read(other, 17) == at(ROWS, 17)
 
 
+async def test_a_version_that_is_compacted_too_far_would_answer_wrongly(
+    lake: ReadLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3: its switch."""
+    await lake.put(between(0, 20), 0, 20)
+    reader = await lake.reader(clock=SleepyClock())
+    await revoke(lake)
+    keeper, other = await Keeper.claim(lake), await lake.reader()
+    await other.downgrade_since(15)
+    for _ in range(5):
+        await keeper.round()
+    await reader._refresh()
+    assert reader._area.since == frontier(15)
+    monkeypatch.setattr("slate_async.collections.core.reading.may_read", lambda area, as_of: True)
+    assert await read(reader, 3) != at(ROWS, 3)
+
+
 async def test_a_snapshot_that_is_open_is_kept_while_the_collection_goes_on(lake: ReadLake) -> None:
     """C13, C17: the hold does not move past a version in use."""
     await lake.put(between(0, 20), 0, 20)
