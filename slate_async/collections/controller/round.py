@@ -29,7 +29,7 @@ from slate_async.collections.core import spine
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import Absorb, Finalize, Publish, check_epoch
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.sweep import compaction_target
+from slate_async.collections.core.sweep import compaction_target, may_end
 from slate_async.errors import ConflictError, CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
@@ -61,6 +61,7 @@ class Rounds:
         self._still: Area | None = None  # the first version seen with what the head holds
         self._looked: Looked | None = None
         self._versions: dict[int, Area] = {}
+        self._may_end = False  # as target, by the same look
         self.target: Frontier | None = None
         self.counts = Counts()
 
@@ -108,6 +109,7 @@ class Rounds:
         check_epoch(head, self._epoch)
         looked = self._looked = await self._sweep.look(head)
         self.target = compaction_target(head, looked.allowed.meet).join(head.since)
+        self._may_end = may_end(head, looked.allowed.meet)
         return head, looked
 
     async def pending(self, covered: Frontier) -> list[PendingBatch]:
@@ -138,7 +140,7 @@ class Rounds:
                 absorbed, published = None, await context.answered("a read of the head", context.versions.load)
         if absorbed is not None:
             await delete_scratch(context, absorbed)
-        if Finalize(self._epoch).apply(published) is not None:
+        if self._may_end and Finalize(self._epoch).apply(published) is not None:
             published = await self._flights.commit(context.versions, Finalize(self._epoch))
         self._note_still(published)
         return absorbed, published

@@ -190,7 +190,8 @@ class Finalize:
     epoch: int
 
     def apply(self, area: Area) -> Area | None:
-        """Applies iff the upper is done and so is the bound that was published (C16); else there is nothing to do."""
+        """Applies iff the upper is done and so is the bound; else there is nothing to do. To be committed only if that
+        was published before the holds were listed (`slate_async.collections.core.sweep.may_end`, C16)."""
         check_epoch(area, self.epoch)
         if area.is_ended or not (area.upper.is_done and area.bound.is_done):
             return None

@@ -116,3 +116,8 @@ def compaction_target(head: Area, meet: Frontier | None) -> Frontier:
     after it allow. The since of ``head`` when that is done: no time is left to advance to."""
     target = head.bound if meet is None else head.bound.meet(meet).coarsened()
     return head.since if target.is_done else target
+
+
+def may_end(head: Area, meet: Frontier | None) -> bool:
+    """C16: whether since may become done. ``head`` published that, and no hold listed after it keeps a time."""
+    return head.bound.is_done and (meet is None or meet.is_done)

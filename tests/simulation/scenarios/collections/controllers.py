@@ -159,7 +159,8 @@ def one_round(stage: Stage, mine: Controller) -> Role[None]:
     if absorb is not None:
         mine.in_flight.discard(absorb.batch.name)
     if published is not None:
-        yield from end_if_given_up(stage, mine, published)
+        if sweep.may_end(head, allows.meet):
+            yield from end_if_given_up(stage, mine, published)
         yield from collect_garbage(stage, mine, head, standing)
 
 

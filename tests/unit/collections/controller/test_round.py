@@ -9,10 +9,13 @@ import pytest
 
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.controller.sweep import Looked, Sweep
+from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.frontier import DONE
 from slate_async.collections.core.garbage import Why
 from slate_async.collections.core.names import MergedName, PendingName
+from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.errors import ClosedError, CorruptionError, FencedError
 from tests.support.collection_bytes import TOKEN, byte_updates, frontier
 from tests.unit.collections.kept import KeptLake, at
@@ -293,3 +296,36 @@ async def test_versions_that_an_old_hold_retains_are_read_once(lake: KeptLake) -
     await lake.holds().remove(["reader"])
     await controller.settle()
     assert (await controller.round()).held_back.versions == 0
+
+
+async def test_what_a_reader_holds_that_came_after_the_listing_is_not_ended(
+    lake: KeptLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C16: the bound is published first; who registered before that was read stands in the next listing."""
+    writer = await lake.writer(Appends.DEFINITE, "a")
+    await writer.append(ROWS, lower=0, upper=DONE)
+    controller = await lake.controller()
+    await lake.hold("reader", None, 7)
+    await controller.settle()
+    stored = await lake.holds().read("reader")
+    assert stored is not None
+    await lake.holds().write("reader", replace(stored.hold, since=DONE, nonce="e" * 32), stored.etag)
+    late: list[ReadHandle] = []
+    look = Sweep.look
+
+    async def look_and_open(sweep: Sweep, head: Area) -> Looked:
+        looked = await look(sweep, head)
+        if not late:
+            late.append(await open_reader(lake.reading(deadline_ms=60_000, lease_ms=10**9)))
+        return looked
+
+    monkeypatch.setattr(Sweep, "look", look_and_open)
+    await controller.settle()
+    assert not (await lake.head()).is_ended
+    async with late[0] as reader:
+        for _ in range(2):
+            async with await reader.snapshot(9) as snapshot:
+                assert [row async for row in snapshot.rows()] == [(data, diff) for data, _, diff in at(ROWS, 9)]
+            await reader._refresh()
+    await controller.settle()
+    assert (await lake.head()).is_ended

@@ -15,6 +15,7 @@ from slate_async.collections.core.sweep import (
     Listing,
     allowed,
     compaction_target,
+    may_end,
     revoking,
     to_remove,
 )
@@ -116,3 +117,14 @@ def test_a_target_has_few_elements() -> None:
     target = compaction_target(replace(area_of(), bound=meet), meet)
     assert len(target.elements) == MAX_ELEMENTS
     assert target <= meet
+
+
+@pytest.mark.parametrize(
+    ("bound", "meet", "ends"),
+    [(DONE, DONE, True), (DONE, None, True), (at(5), DONE, False), (DONE, at(5), False)],
+)
+def test_a_collection_ends_by_what_was_published_and_the_holds_listed_after_that(
+    bound: Frontier, meet: Frontier | None, ends: bool
+) -> None:
+    """C16."""
+    assert may_end(replace(area_of(), bound=bound), meet) == ends
