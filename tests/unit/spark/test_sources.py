@@ -37,7 +37,7 @@ def test_a_session_learns_a_format_once(monkeypatch: pytest.MonkeyPatch) -> None
     first, second = Session(), Session()
     for session in (first, first, second):
         register(cast(Any, session))
-    assert first.registered == second.registered == [SlateDataSource, SlateChangesSource]
+    assert first.registered == second.registered == [SlateDataSource, SlateChangesSource, SlateCollectionSource]
 
 
 @pytest.mark.parametrize(
