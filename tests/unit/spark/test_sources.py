@@ -11,7 +11,15 @@ import pytest
 pytest.importorskip("pyspark")
 
 import slate_async as slate
-from slate_async.spark import SlateChangesSource, SlateDataSource, export_parquet, read_changes, reading, register
+from slate_async.spark import (
+    SlateChangesSource,
+    SlateCollectionSource,
+    SlateDataSource,
+    export_parquet,
+    read_changes,
+    reading,
+    register,
+)
 from slate_async.spark.typed_rows import ROW
 
 NO_SESSION = cast(Any, None)

@@ -16,6 +16,7 @@ from pyspark.cloudpickle import dumps
 
 import slate_async as slate
 from slate_async.spark.batch_read import BatchReader
+from slate_async.spark.collection_source import SlateCollectionSource
 from slate_async.spark.plan import KeyPartition
 from slate_async.spark.read_options import ReadOptions
 from slate_async.spark.source import SlateDataSource
@@ -27,13 +28,20 @@ OPTIONAL = {"aiobotocore", "boto3", "botocore", "obstore", "pandas"}
 DRIVERS = {
     f"slate_async.spark.{name}"
     for name in (
-        *("arrangement", "compaction", "database_size", "decode", "engine_errors", "export", "frames", "key_lookup"),
-        *("load", "load_plan", "progress", "report", "session", "statistics_frame", "worker_python"),
+        *("arrangement", "collection_frames", "collection_merge", "compaction", "database_size", "decode"),
+        *("engine_errors", "export", "frames", "key_lookup"),
+        *("load", "load_plan", "progress", "report", "session", "statistics_frame", "task_job", "worker_python"),
     )
 }
 """What only a driver needs."""
-WRITERS = {f"slate_async.spark.{name}" for name in ("known_job", "write", "write_options")}
-STREAMS = {f"slate_async.spark.{name}" for name in ("batch_changes", "stream_end", "stream_plan", "stream_reader")}
+WRITERS = {f"slate_async.spark.{name}" for name in ("collection_sink", "known_job", "write", "write_options")}
+STREAMS = {
+    f"slate_async.spark.{name}"
+    for name in (
+        *("batch_changes", "collection_stream", "collection_stream_plan"),
+        *("stream_end", "stream_plan", "stream_reader"),
+    )
+}
 ENGINE = {"numpy", "pyarrow", "pydantic", "slate_async.database", "slate_async.engine", "slate_async.settings"}
 DOORS = {"slate_async.cli", "slate_async.sync"}
 
@@ -45,10 +53,11 @@ def modules_after(code: str, **sent: object) -> set[str]:
     return set(run(f"{imports}{names}{code}\nprint(*sys.modules)"))
 
 
-@pytest.mark.parametrize("source", [SlateDataSource, SlateChangesSource])
+@pytest.mark.parametrize("source", [SlateDataSource, SlateChangesSource, SlateCollectionSource])
 def test_a_source_is_made_without_the_engine(source: type) -> None:
     imported = modules_after("source({'path': '/db'})", source=source)
-    needed = {"slate_async.spark.source", "slate_async.spark.stream_source", "slate_async.spark.registration"}
+    sources = ("source", "stream_source", "collection_source", "registration")
+    needed = {f"slate_async.spark.{name}" for name in sources}
     ours = {name for name in imported if name.startswith("slate_async.")}
     assert ours <= {"slate_async.late_names", "slate_async.spark", *needed}
     assert imported.isdisjoint({*OPTIONAL, *ENGINE})
