@@ -13,6 +13,7 @@ Rules C2, C3, C10 to C15 of collections.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from weakref import WeakSet
 
 from slate_async.collections.core import reading
@@ -203,12 +204,11 @@ class ReadHandle(LoopHandle):
         """Look at the head, and write the hold when it is time: that renews and moves it in one request."""
         while True:
             await self._context.pause()
-            try:
+            with suppress(UnavailableError):  # the hold is renewed all the same: versions may lie elsewhere
                 await self._refresh()
+            with suppress(UnavailableError):  # the lease may end meanwhile: then the next write says so
                 if self._hold.is_due(self._pins.lowest(self._area.version)) or self._is_downgrade_due():
                     await self._write()
-            except UnavailableError:
-                continue  # the lease may end meanwhile: then the next write says so
 
     def _is_downgrade_due(self) -> bool:
         if self._since == self._hold.handle.since:

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.filtering import ConditionLike
 from slate_async.collections.core.frontier import DONE
-from slate_async.errors import ClosedError, CorruptionError, InvalidError
+from slate_async.collections.store.versions import AreaVersions
+from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
 from tests.engine import settle, until
 from tests.support.collection_bytes import BYTES, frontier
 from tests.unit.collections.faults import FAULTS, next_put
@@ -288,6 +290,26 @@ async def test_an_idle_reader_keeps_its_lease(lake: ReadLake) -> None:
     assert await lake.holds().list() != {}
     await lake.put(between(0, 5), 0, 5)
     assert await read(reader, 3) == at(ROWS, 3)
+
+
+async def test_a_lease_is_renewed_while_no_version_can_be_read(lake: ReadLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions may lie in another store than the holds."""
+    reader = await lake.reader(lease_ms=10_000, deadline_ms=1_000)
+    [name] = await lake.holds().list()
+
+    async def unanswered(versions: AreaVersions) -> Area:
+        raise UnavailableError("the metastore does not answer")
+
+    before = await lake.holds().read(name)
+    monkeypatch.setattr(AreaVersions, "poll", unanswered)
+    await settle(1_000)
+    assert lake.clock.now > 10
+    monkeypatch.undo()
+    after = await lake.holds().read(name)
+    assert before is not None
+    assert after is not None
+    assert after.hold.beat > before.hold.beat
+    assert not reader._failures
 
 
 async def test_a_reader_that_sleeps_past_its_lease_fails_and_is_never_wrong(lake: ReadLake) -> None:
