@@ -1,8 +1,9 @@
 """The holds of readers: each one's bytes, and whether what it holds was given up by a controller.
 
 A hold of which a head had published a later floor or bound before it was read is one that is being registered, or a
-ghost: its owner does not believe it (C11). But an owner that wrote it again afterwards, for the same version and since,
-does: then a controller went too far (C16, C17).
+ghost, whose owner does not believe it (C11); or one that came after the holds were listed and before that head was
+committed, which the next listing shows before anything is done by that head (C16, C17). But if times are compacted past
+its since, and its owner wrote it again afterwards, for the same version and since, then a controller went too far.
 
 Rules C11, C16 and C17 of collections.
 """
@@ -70,14 +71,16 @@ def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[CollectionFindi
 
 
 def broken(head: Area, before: Mapping[str, StoredHold], after: Mapping[str, StoredHold]) -> list[CollectionFinding]:
-    """Holds that were given up although their owners go on with them. ``head`` was read first, then ``before``."""
+    """Holds past whose since times were compacted, although their owners go on with them. ``head`` was read first, then
+    ``before``."""
     findings = []
     for reader, found in sorted(before.items()):
         now = after.get(reader)
         if now is None or found.hold.is_critical or now.hold.revoked or now.hold.beat <= found.hold.beat:
             continue
-        why = given_up(head, found.hold)
-        if why and (now.hold.version, now.hold.since) == (found.hold.version, found.hold.since):
+        since = found.hold.since
+        if not head.since <= since and (now.hold.version, now.hold.since) == (found.hold.version, since):
+            why = f"it holds since {since}, and version {head.version} is compacted to {head.since}"
             findings.append(_about(reader, f"{why}, and its owner goes on with it"))
     return findings
 

@@ -84,18 +84,20 @@ async def test_what_was_absorbed_is_compared_with_what_is_pending(lake: UsedLake
 # ---- holds
 
 
-async def test_a_hold_that_was_given_up_and_is_renewed_is_found(lake: UsedLake) -> None:
+async def test_a_hold_that_was_compacted_past_and_is_renewed_is_found(lake: UsedLake) -> None:
     await lake.filled()
     reader = await lake.reader()
     name = reader._hold.handle.reader
-    head = replace(await lake.head(), floor=99, bound=frontier(99))
+    head = replace(await lake.head(), floor=99, bound=frontier(99), since=frontier(99))
     before = await lake.holds().read_all([name])
     assert broken(head, before, before) == []  # it may be one that is being registered
     await reader._hold.write()
     after = await lake.holds().read_all([name])
     [finding] = broken(head, before, after)
-    assert "gave up all below 99, and its owner goes on with it" in finding.what
+    assert "is compacted to 99, and its owner goes on with it" in finding.what
     assert broken(await lake.head(), before, after) == []
+    unlisted = replace(await lake.head(), floor=99, bound=frontier(99))  # the holds were listed before this one came
+    assert broken(unlisted, before, after) == []
 
 
 async def test_a_ghost_and_a_revoked_hold_are_notes(lake: UsedLake) -> None:
