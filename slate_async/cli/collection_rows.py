@@ -7,7 +7,7 @@ column of numbers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ async def batches_of(
 ) -> AsyncIterator[pa.RecordBatch]:
     """The rows of ``file`` as columns of ``schema``.
 
-    given: values of columns that the file does not have
+    given: values of columns that the file does not have; it may have differences of its own, not times
 
-    Raises `InvalidError` for a column that is missing or unknown, and for a row that does not fit."""
+    Raises `InvalidError` for a column that is missing, unknown or given twice, and for a row that does not fit."""
     if str(file) == STANDARD_INPUT:
         source = await open_standard_input(form)
     else:
@@ -76,6 +76,7 @@ def _columns(records: Sequence[Record | BadRow], schema: pa.Schema, given: dict[
     for row in rows:
         if unknown := sorted(row.fields.keys() - set(schema.names)):
             raise InvalidError(f"line {row.line}: the collection has no column {', '.join(unknown)}")
+        _check_given_once(row.fields, given, f"line {row.line} has its own")
     arrays = [_column(rows, field, given) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -135,6 +136,13 @@ def _is_text(kind: pa.DataType) -> bool:
 def _check_columns(columns: Sequence[str], schema: pa.Schema, given: dict[str, int]) -> None:
     if unknown := [name for name in columns if name not in schema.names]:
         raise InvalidError(f"the collection has no column {', '.join(unknown)}; it has {', '.join(schema.names)}")
+    _check_given_once(columns, given, "the file has its own")
     if missing := [name for name in schema.names if name not in columns and name not in given]:
         hint = "; give --at TIME" if missing[0].startswith("_time") else ""
         raise InvalidError(f"the file has no column {', '.join(missing)}{hint}")
+
+
+def _check_given_once(names: Collection[str], given: dict[str, int], where: str) -> None:
+    """Refuse a time in the file beside one for all rows: nobody can say which of them is meant."""
+    if twice := [name for name in given if name in names and name != DIFF]:
+        raise InvalidError(f"{where} {', '.join(twice)}, and --at gives one; leave out one of them")

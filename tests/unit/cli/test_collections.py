@@ -98,6 +98,27 @@ def test_one_time_for_all_rows_ends_behind_it(slate: Run, orders: str, tmp_path:
     assert slate("collection", "snapshot", "orders", path=orders).out == "ann\t5\t1\nbob\t7\t1\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("o.csv", "customer,total,_time\nann,5,2\n", "the file has its own _time, and --at gives one"),
+        (
+            "o.jsonl",
+            '{"customer":"ann"}\n{"customer":"bob","_time":2}\n',
+            "line 2 has its own _time, and --at gives one",
+        ),
+    ],
+)
+def test_a_time_for_all_rows_beside_times_in_the_file_is_refused(
+    slate: Run, orders: str, tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    file = written(tmp_path, name, text)
+    done = slate("collection", "append", "orders", file, "--at", "4", "--upper", "9", path=orders)
+    assert (done.code, said in done.err) == (2, True), done.err
+    assert "no controller yet" in slate("collection", "inspect", "orders", path=orders).out
+    assert slate("collection", "snapshot", "orders", path=orders).code == 2  # nothing is in
+
+
 def test_conditions_and_limits(slate: Run, orders: str, tmp_path: Path) -> None:
     file = written(tmp_path, "o.csv", "customer,total\nann,5\nbob,7\ncid,\n")
     slate("collection", "append", "orders", file, "--at", "0", path=orders)
