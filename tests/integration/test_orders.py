@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,13 @@ def test_the_example_of_orders_is_right_at_every_time(request: pytest.FixtureReq
     killed, times = map(int, found.groups())
     assert killed >= 1
     assert times > 20
+
+
+def test_ctrl_c_ends_the_example_without_a_word(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--seconds", "60", "--url", str(tmp_path / "orders")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as example:
+        assert example.stdout is not None
+        assert example.stdout.readline().startswith("at ")  # the view runs
+        example.send_signal(signal.SIGINT)
+        _, err = example.communicate(timeout=60)
+    assert (example.returncode, err) == (130, "")

@@ -152,6 +152,8 @@ def main() -> None:
         url = asked.url or Path(folder).as_uri()
         try:
             asyncio.run(run(url, asked.seconds, asked.seed, Path(folder), spark=asked.spark))
+        except KeyboardInterrupt:  # the processes have ended, and nothing failed
+            sys.exit(130)
         except BaseException:
             for log in sorted(Path(folder).glob("*.log")):
                 print(f"---- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
