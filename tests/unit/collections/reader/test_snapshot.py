@@ -286,6 +286,7 @@ async def test_an_idle_reader_keeps_its_lease(lake: ReadLake) -> None:
     for _ in range(30):
         await lake.clock.sleep(1)
         await settle(60)
+        await until(lambda: not reader._hold.is_due(reader._area.version), "the renewal")
         await keeper.round()
     assert await lake.holds().list() != {}
     await lake.put(between(0, 5), 0, 5)
