@@ -71,11 +71,9 @@ class Tasks:
     async def _until_deleted(self) -> None:
         try:
             await self._forever(self._step)
-        except ClosedError:
-            head = await self._context.answered("a read of the head", self._context.versions.load)
-            if not head.deleted:
-                raise
-            await self._forever(lambda: self._bury(head))
+        except ClosedError as error:
+            closed = error
+            await self._forever(lambda: self._bury(closed))
 
     async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
         """``step`` again and again. What is not for want of an answer ends it."""
@@ -150,7 +148,10 @@ class Tasks:
                 self._exerted.append(inputs)
                 self._work.set()
 
-    async def _bury(self, tombstone: Area) -> None:
+    async def _bury(self, closed: ClosedError) -> None:
+        tombstone = await self._context.answered("a read of the head", self._context.versions.load)
+        if not tombstone.deleted:
+            raise closed
         await bury(self._context, tombstone)
         await self._context.sleep_ms(self._context.gc_interval_ms)
 

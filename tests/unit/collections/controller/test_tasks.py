@@ -11,9 +11,10 @@ import pytest
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.executor import LocalExecutor, MergeTask
-from slate_async.collections.core.area import MergedBatch
+from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.edits import Tombstone
-from slate_async.errors import ClosedError, CorruptionError, FencedError
+from slate_async.collections.store.versions import AreaVersions
+from slate_async.errors import ClosedError, CorruptionError, FencedError, UnavailableError
 from tests.engine import InlineOffload, StoreInHand, memory_store
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.controller.counted import CountedStore
@@ -150,6 +151,33 @@ async def test_what_zombies_put_into_a_deleted_collection_is_deleted(lake: KeptL
     await lake.hold("ghost", 1, 0)
     await lake.store.put("pending_batches/a/batch_00000000000000000012_00000000000000000013", b"x")
     await until(is_buried, clock)
+
+
+async def test_it_goes_on_if_the_store_does_not_answer_when_the_collection_was_deleted(
+    lake: KeptLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, unanswered = FastClock(), 100
+    controller = await lake.controller(background=True, clock=clock, deadline_ms=1)
+    await append(lake, Appends.DEFINITE, 0, 20, 10)
+    await until(lambda: is_settled(lake, 20), clock)
+    load = AreaVersions.load
+
+    async def sometimes(versions: AreaVersions) -> Area:
+        nonlocal unanswered
+        if versions is controller._context.versions and versions.head is not None and versions.head.deleted:
+            unanswered -= 1
+            if unanswered >= 0:
+                raise UnavailableError("no answer")
+        return await load(versions)
+
+    monkeypatch.setattr(AreaVersions, "load", sometimes)
+    await lake.versions().commits.commit(Tombstone("t" * 32))
+
+    async def is_buried() -> bool:
+        return all(key.startswith("merged_areas/") for key in await lake.keys())
+
+    await until(is_buried, clock)
+    assert unanswered < 0
 
 
 class GatedExecutor:
