@@ -35,17 +35,23 @@ from tests.support.collection_bytes import BYTES, COLLECTION, frontier
 
 
 class FastClock(ManualClock):
-    """Sleeping takes no time but moves the clock."""
+    """Sleeping takes no time but moves the clock.
 
-    def __init__(self) -> None:
+    pace: real seconds for one of this clock's, `LONGEST_S` at most. During a request that takes real time, others would
+    sleep through a lease"""
+
+    LONGEST_S = 0.02
+
+    def __init__(self, pace: float = 0.0) -> None:
         super().__init__()
         self.now = 0.0
+        self.pace = pace
 
     def monotonic(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(min(seconds * self.pace, self.LONGEST_S))
         self.now += seconds
 
 

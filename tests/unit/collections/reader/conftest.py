@@ -25,6 +25,7 @@ from slate_async.collections.reader.listen import Delta, Listener
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
+from slate_async.objectstore.local import LocalStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
@@ -126,10 +127,13 @@ class Keeper:
 
 
 async def revoke(lake: ReadLake) -> None:
-    """As a controller does whose clock is ahead."""
-    for name, stored in (await lake.holds().read_all(await lake.holds().list())).items():
-        with contextlib.suppress(UnavailableError):
-            await lake.holds().write(name, sweep.revoking(stored.hold, "n" * 32), stored.etag)
+    """As a controller does whose clock is ahead. A hold that is written meanwhile is revoked again."""
+    standing = await lake.holds().list()
+    while found := await lake.holds().read_all(standing):
+        standing = [name for name, stored in found.items() if not stored.hold.revoked]
+        for name in standing:
+            with contextlib.suppress(UnavailableError):
+                await lake.holds().write(name, sweep.revoking(found[name].hold, "n" * 32), found[name].etag)
 
 
 def at(rows: Rows, as_of: Any) -> list[tuple[bytes, int]]:
@@ -218,7 +222,7 @@ def watch() -> str:
 async def lake(store: StoreInHand) -> AsyncIterator[ReadLake]:
     """A collection of bytes in ``store``; its readers are expired at the end."""
     supervisor = Supervisor("test", lambda cause: None)
-    made = ReadLake(store, supervisor)
+    made = ReadLake(store, supervisor, clock=FastClock(0.02 if isinstance(store.inner, LocalStore) else 0.0))
     yield made
     store.release()
     store.fail_before = store.fail_after = lambda key: None

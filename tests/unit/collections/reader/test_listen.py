@@ -404,4 +404,5 @@ async def test_a_since_is_written_at_most_once_an_interval(lake: ReadLake) -> No
     await clone.expire()
     await lake.clock.sleep(10**5)
     await until(lambda: reader._hold.handle.since == frontier(39), "the renewal")
+    await until(lambda: not reader._hold.handle.attempts, "its answer")
     assert await written() == [frontier(39)]
