@@ -4,7 +4,8 @@ Each run goes on where the collection ends: at upper u, the feed begins after u 
 whatever became of earlier runs, and nothing else needs to be stored. Several relays may write one collection, each with
 a subscription of its own: all of them append the same, so the one that comes second follows on from the chain's end.
 
-Invariant: contents (``upsert``) are read where the feed begins, and the feed is exact from there on.
+Invariant: contents (``upsert``) are read where the feed begins, and the feed is exact from there on. A critical hold,
+which all relays of the collection share, keeps them readable (`ContentsHold`).
 
 A run that fails keeps nothing: the next one reads where the collection ends, and its contents, anew.
 """
@@ -19,6 +20,7 @@ from typing import Self
 
 from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.contents import STATE_BYTES, Contents
+from slate_async.bridges.contents_hold import ContentsHold
 from slate_async.bridges.envelopes import Envelope, Enveloping, KeySpan, LogEnvelope, UpsertEnvelope, relay_schema
 from slate_async.bridges.joined import check_fits, runtime_of
 from slate_async.bridges.relay_run import MOST_TRIES, OvertakenError, RelayProgress, RelayRun
@@ -54,7 +56,9 @@ def relay(
     ``compare`` and whose data are `relay_schema`.
 
     subscription: of the change feed; each relay has its own
-    envelope: ``"log"``, every put and delete; ``"upsert"``, the rows that are there
+    envelope: ``"log"``, every put and delete; ``"upsert"``, the rows that are there. Those keep a critical hold,
+    ``upsert-relay``, on the collection. When none of them is to run again, give that up:
+    ``(await collection.critical("upsert-relay")).expire()``
     start, end: only keys of ``[start, end)`` go into the collection, the same for all its relays. It ends where the
     feed is all the same: so the times of several collections of one database say the same
     state_bytes: memory for the contents of an ``upsert`` collection; beyond it the relay fails
@@ -116,7 +120,8 @@ class Relay:
         Raises `InvalidError` if the subscription was acknowledged beyond the end of the collection, if the database
         ends before it, if the collection is none for this envelope, and beyond ``state_bytes``. Raises `NotFoundError`
         if changes that come next are no longer kept, or the subscription was taken over; `ClosedError` if collection
-        or database are; `FencedError`, `UnavailableError`, `CorruptionError`."""
+        or database are; `LeaseLostError` if the hold of upserts is given up meanwhile; `SinceError` if it was, and the
+        contents cannot be read any more; `FencedError`, `UnavailableError`, `CorruptionError`."""
         if not self._entered:
             raise InvalidError("a relay runs within its async with block")
         if self._task is not None:
@@ -156,6 +161,7 @@ class Relay:
     async def _run(self, goal: Frontier | None) -> None:
         progress = self._progress
         progress.runs += 1
+        hold = await self._contents_hold()
         async with AsyncExitStack() as stack:
             writer = await stack.enter_async_context(self._collection.writer())
             progress.at(writer.upper)
@@ -168,7 +174,7 @@ class Relay:
             if progress.begun:
                 await feed.acknowledge(progress.next - 1)
             logger.info("%s: relaying changes after %d", self._collection.name, feed.seq)
-            run = RelayRun(writer, feed, envelope, self._span, progress, self._runtime.offload)
+            run = RelayRun(writer, feed, envelope, self._span, progress, self._runtime.offload, hold)
             await run.until(goal)
 
     async def _open_feed(self, stack: AsyncExitStack) -> ChangeFeed:
@@ -217,6 +223,12 @@ class Relay:
             f"{self._collection.name} ends at {progress.upper}, but the subscription {self._subscription!r} knows"
             f" changes only after {snapshot_seq}: those between were compacted, and no other relay has brought them"
         )
+
+    async def _contents_hold(self) -> ContentsHold | None:
+        """What keeps the contents readable, held before anything rests on them; a log has none."""
+        if self._envelope == "log":
+            return None
+        return await ContentsHold.open(self._collection, self._runtime.clock)
 
     async def _enveloping(self) -> Enveloping:
         progress = self._progress

@@ -3,6 +3,7 @@
 Ordering rules:
 * a change is acknowledged on the feed after the append that holds it was
 * a snapshot and the rows of one ingest are one append each, for a part of either is no state of the database
+* times of an ``upsert`` collection are given up after the append that ends a step beyond them
 * rows that another relay has appended are turned into updates, too: they are a part of the contents
 """
 
@@ -15,6 +16,7 @@ import anyio
 import numpy as np
 import pyarrow as pa
 
+from slate_async.bridges.contents_hold import ContentsHold
 from slate_async.bridges.envelopes import TIME, Enveloping, KeySpan
 from slate_async.codec.arrays import mask_array, numbers_of
 from slate_async.collections.core.errors import UpperMismatchError
@@ -93,6 +95,7 @@ class RelayRun:
         span: KeySpan,
         progress: RelayProgress,
         offload: Offload,
+        hold: ContentsHold | None,
     ) -> None:
         self._writer = writer
         self._feed = feed
@@ -100,6 +103,7 @@ class RelayRun:
         self._span = span
         self._progress = progress
         self._offload = offload
+        self._hold = hold
         self._batches: AsyncIterator[pa.RecordBatch] = feed.batches(BATCH_ROWS)
 
     async def until(self, goal: Frontier | None) -> None:
@@ -114,7 +118,10 @@ class RelayRun:
                     break
                 rows = await self._append_many(rows)
             await feed.acknowledge(min(feed.seq, progress.next - 1))
-            if goal is not None and goal <= progress.upper:
+            is_there = goal is not None and goal <= progress.upper
+            if self._hold is not None:
+                await self._hold.follow(progress.upper, now=is_there)
+            if is_there:
                 return
 
     async def _append_many(self, rows: pa.RecordBatch) -> pa.RecordBatch:

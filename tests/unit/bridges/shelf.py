@@ -105,6 +105,14 @@ class Shelf:
         async with self.reader() as reader, await reader.snapshot(as_of) as snapshot:
             return {row: diff async for row, diff in snapshot.rows()}
 
+    async def compacted(self, since: int) -> None:
+        """As far as the holds that stand allow: what a controller does once a reader has given up all before
+        ``since``, which may be beyond the upper."""
+        async with self.reader() as reader, self.controller() as controller:
+            await reader.downgrade_since(since)
+            for _ in range(6):
+                await controller.round()
+
     async def values(self, as_of: int) -> dict[bytes, bytes]:
         """Of an ``upsert`` collection, every key of which is there once."""
         found = await self.at(as_of)

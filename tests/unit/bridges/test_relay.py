@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.bridges import contents_hold
 from slate_async.bridges import relay as relaying
 from slate_async.bridges.envelopes import relay_schema
 from slate_async.bridges.relay import relay
@@ -273,6 +274,63 @@ async def test_runs_are_within_the_block_and_one_at_a_time(town: Town) -> None:
             await made.run()
     with pytest.raises(asyncio.CancelledError):
         await run
+
+
+async def test_the_hold_of_the_relays_follows_the_collection(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents_hold, "DOWNGRADE_S", 0.0)
+    await town.busy(random.Random(1), 4)
+    async with town.relay() as made, town.relay("relay-b") as rival:
+        runs = [asyncio.create_task(each.run()) for each in (made, rival)]
+        for seed in range(3):
+            await town.busy(random.Random(seed), 4)
+            await until(lambda: made.upper == rival.upper and made.upper.elements == ((town.seq + 1,),), "both")
+            pin = await town.shelf.critical(contents_hold.HOLD)
+            async with asyncio.timeout(10):
+                while pin.since.elements != ((town.seq,),):
+                    await asyncio.sleep(0.01)
+                    await pin.refresh()
+        assert not any(run.done() for run in runs), "one that comes second leaves the hold to the other"
+
+
+async def test_a_hold_of_the_relays_is_moved_now_and_then_and_at_the_end(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents_hold, "DOWNGRADE_S", 3_600.0)
+    async with town.relay() as made:
+        run = asyncio.create_task(made.run(until=6))
+        for seq in range(2, 6):
+            await town.write((b"a", b"%d" % seq))
+            await until(lambda seq=seq: run.done() or made.upper.elements == ((seq,),), "the relay")  # type: ignore[misc]
+        await asyncio.sleep(0.05)
+        pin = await town.shelf.critical(contents_hold.HOLD)
+        assert (pin.since.elements, pin.token) == (((1,),), "2")
+        await town.write((b"a", None))
+        await run
+    await pin.refresh()
+    assert (pin.since.elements, pin.token) == (((5,),), "6")
+
+
+async def test_a_hold_that_is_given_up_ends_the_run_and_the_next_one_takes_it_again(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents_hold, "DOWNGRADE_S", 0.0)
+    await town.write((b"a", b"1"))
+    async with town.relay() as made:
+        run = asyncio.create_task(made.run())
+        await until(lambda: made.upper.elements == ((2,),), "the relay")
+        await (await town.shelf.critical(contents_hold.HOLD)).expire()
+        await town.write((b"a", b"2"))
+        with pytest.raises(slate.LeaseLostError, match="upsert-relay was given up"):
+            await asyncio.wait_for(run, 10)
+    await town.caught_up()
+    await town.is_right()
+
+
+async def test_a_log_has_no_hold(town: Town) -> None:
+    shelf = changes(town)
+    await town.write((b"a", b"1"))
+    await town.caught_up(envelope="log")
+    assert not [key async for key in shelf.store.list("") if contents_hold.HOLD in key.key]
 
 
 async def test_contents_beyond_state_bytes_are_an_error(town: Town) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.bridges.relay import Relay
 from slate_async.bridges.relay_run import RelayRun
 from slate_async.bridges.to_database import DatabaseRelay, relay_to_database
 from slate_async.collections.core.frontier import Frontier
@@ -72,6 +73,28 @@ async def test_rows_that_others_appended_are_a_part_of_the_contents(town: Town, 
         await town.is_right()
 
     await ends(rule, history, AssertionError)
+
+
+@on_and_off
+async def test_contents_are_held_for_the_next_run(town: Town, rule: bool, monkeypatch: Patch) -> None:
+    async def without(self: Relay) -> None:
+        """No hold."""
+
+    if not rule:
+        monkeypatch.setattr(Relay, "_contents_hold", without)
+
+    async def history() -> None:
+        """A reader gives up times beyond the upper, while no relay runs; the next relay reads the contents."""
+        await town.write((b"a", b"1"), (b"b", b"2"))
+        await town.caught_up()
+        await town.shelf.compacted(town.seq + 3)
+        await town.write((b"a", None), (b"b", b"3"))
+        await town.caught_up("relay-b")
+        await town.shelf.compacted(town.seq + 3)
+        assert (await town.shelf.critical("late")).since.elements == ((town.seq,),), "since follows the relays"
+        await town.is_right(town.seq)
+
+    await ends(rule, history, slate.SinceError)
 
 
 @on_and_off
