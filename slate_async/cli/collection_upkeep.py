@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+import slate_async
 from slate_async.cli.collection_drawing import ages, draw
 from slate_async.cli.collections import Name
 from slate_async.cli.context import finish
@@ -17,6 +18,7 @@ from slate_async.cli.exit_codes import FINDINGS, OK
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
+from slate_async.errors import NotFoundError
 
 commands = typer.Typer()
 FENCES = "A controller that runs elsewhere is fenced and stops."
@@ -194,7 +196,7 @@ async def verify(session: Session, wanted: Sequence[str]) -> int:
     """Verify, and show what was found."""
     clean = True
     async with session.lake() as lake:
-        for name in wanted or [info.name for info in await lake.list() if info.state == "open"]:
+        for name in wanted or await _all_open(session, lake):
             with _bar(session.output) as progress:
                 bar = progress.add_task(name, total=None)
 
@@ -208,6 +210,14 @@ async def verify(session: Session, wanted: Sequence[str]) -> int:
             _show(session.output, report)
             clean = clean and report.clean
     return OK if clean else FINDINGS
+
+
+async def _all_open(session: Session, lake: slate_async.Lake) -> list[str]:
+    """Collections to verify. Raises `NotFoundError` if there never was one: the folder is a wrong one."""
+    found = await lake.list()
+    if not found:
+        raise NotFoundError(f"there is no collection in {session.path}")
+    return [info.name for info in found if info.state == "open"]
 
 
 def _show(output: Output, report: CollectionVerifyReport) -> None:

@@ -127,6 +127,8 @@ class LakeContext:
         said = f"there is no collection {name} in {self.url}"
         there: list[str] = []
         async for found in self.names():
+            if found == name:  # its folder is there, and nothing says what it holds
+                return f"{said}: a folder of that name is there, without the object {name}/collection"
             there.append(found)
             if len(there) == NAMED_AT_MOST:
                 break

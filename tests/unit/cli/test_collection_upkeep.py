@@ -115,6 +115,17 @@ def test_verify_is_clean_and_then_says_what_is_wrong(slate: Run, path: str) -> N
     assert (told.code, "the checksum does not match" in told.out) == (6, True)
 
 
+def test_verify_of_a_folder_without_collections_is_a_mistake(slate: Run, tmp_path: Path) -> None:
+    said = slate("collection", "verify", path=str(tmp_path / "wrong"))
+    assert (said.code, said.err) == (2, f"slate: there is no collection in {tmp_path / 'wrong'}\n")
+
+
+def test_a_lost_register_is_named(slate: Run, path: str) -> None:
+    (Path(path) / f"orders/collection{OBJECT}").unlink()
+    said = slate("collection", "snapshot", "orders", path=path)
+    assert (said.code, "is there, without the object orders/collection" in said.err) == (2, True), said.err
+
+
 def test_a_damaged_register_is_a_finding(slate: Run, path: str) -> None:
     (Path(path) / f"orders/collection{OBJECT}").write_bytes(b"x" * 40)
     found = slate("collection", "verify", "orders", path=path, options=("--json",))
