@@ -96,7 +96,7 @@ class Collection:
 
         note: stored with its hold, for people
 
-        Raises `NotFoundError`, `UnavailableError`."""
+        Raises `NotFoundError`, `InvalidError` beyond ``max_holds``, `UnavailableError`."""
         check_kinds(("note", isinstance(note, str), note, "a str"))
 
         async def begin(stores: LifeStores) -> ReadHandle:

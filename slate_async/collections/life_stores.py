@@ -105,6 +105,7 @@ class LifeStores:
             versions=self.versions,
             runtime=self.runtime,
             deadline_ms=settings.retry_deadline_ms,
+            max_holds=settings.max_holds,
             lease_ms=settings.lease_ms,
             poll_interval_ms=settings.poll_interval_ms,
             shard_patience_ms=settings.shard_patience_ms,

@@ -166,7 +166,7 @@ class CollectionSettings(SourcedSettings, env_prefix=COLLECTIONS_PREFIX):
     max_holds: int = setting(
         1_000,
         unit="holds",
-        what="Holds that a collection may have; another reader is refused.",
+        what="Holds that a collection may have; another reader, clone or critical hold is refused, by an InvalidError.",
         why="The controller reads each of them every round.",
         ge=1,
         le=100_000,

@@ -34,6 +34,7 @@ class ReaderContext:
     name: of the collection, for messages
     store: the folder of the life
     deadline_ms: of one request, all its attempts included
+    max_holds: a collection that has so many takes no other one
     lease_ms: a handle that was silent for so long may be revoked
     poll_interval_ms: between two looks at the head, or for more updates
     shard_patience_ms: all shards are listed after the followed one has shown nothing new for so long
@@ -53,6 +54,7 @@ class ReaderContext:
     versions: AreaVersions
     runtime: Runtime
     deadline_ms: int
+    max_holds: int = 1_000
     lease_ms: int = 60_000
     poll_interval_ms: int = 500
     shard_patience_ms: int = 2_000

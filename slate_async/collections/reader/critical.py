@@ -19,19 +19,21 @@ from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.names import check_name
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, make_reader
-from slate_async.collections.reader.registering import REGISTRATIONS, hold_under, too_fast
+from slate_async.collections.reader.registering import REGISTRATIONS, check_room, hold_under, too_fast
 from slate_async.errors import UnavailableError
 
 
 async def open_critical(context: ReaderContext, name: str, note: str = "") -> CriticalHandle:
     """The critical hold called ``name``: the one that is stored, or a new one at what may be read now.
 
-    note: stored with a new one, for people. Raises `InvalidError` for a name that no hold may have, `ClosedError` if
-    the collection was deleted, `UnavailableError`."""
+    note: stored with a new one, for people. Raises `InvalidError` for a name that no hold may have and for a new one
+    beyond ``max_holds``, `ClosedError` if the collection was deleted, `UnavailableError`."""
     check_name(name, "critical hold")
     stored = _Stored(context, name)
 
     async def decide(found: StoredHold | None, nonce: str, sent: frozenset[str]) -> Hold | None:
+        if found is None:
+            await check_room(context)
         head = await context.head()  # after the hold was read
         return critical.opening(name, found, head, nonce, note)
 
@@ -84,7 +86,8 @@ class CriticalHandle:
     async def reader(self, note: str = "") -> ReadHandle:
         """A leased read handle at its since: what it reads is kept by a lease of its own from then on.
 
-        Raises `LeaseLostError` if the hold was given up, `ClosedError`, `UnavailableError`."""
+        Raises `LeaseLostError` if the hold was given up, `InvalidError` beyond ``max_holds``, `ClosedError`,
+        `UnavailableError`."""
         return await make_reader(
             self._context,
             lambda supervisor: hold_under(self._context, supervisor, note, self.name, self._since_now),

@@ -40,8 +40,8 @@ from slate_async.runtime.supervisor import Supervisor
 async def open_reader(context: ReaderContext, note: str = "") -> ReadHandle:
     """A read handle with a hold of its own, at what the collection may be read at now.
 
-    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `LeaseLostError` if this
-    process stood still for a lease meanwhile, `UnavailableError`."""
+    note: stored with the hold, for people. Raises `ClosedError` if the collection was deleted, `InvalidError` beyond
+    ``max_holds``, `LeaseLostError` if this process stood still for a lease meanwhile, `UnavailableError`."""
     return await make_reader(context, lambda supervisor: registered_hold(context, supervisor, note))
 
 
@@ -178,7 +178,8 @@ class ReadHandle(LoopHandle):
     async def clone(self, note: str = "") -> ReadHandle:
         """One more handle that may ask for what this one may, with a hold and a lease of its own.
 
-        note: stored with its hold, for people. Raises `LeaseLostError`, `ClosedError`, `UnavailableError`."""
+        note: stored with its hold, for people. Raises `LeaseLostError`, `InvalidError` beyond ``max_holds``,
+        `ClosedError`, `UnavailableError`."""
         self._check()
         async with self._hold.still():
             return await make_reader(

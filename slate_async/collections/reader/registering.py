@@ -2,6 +2,9 @@
 
 By a head that was read after it was written (C11), or by the hold of its source (C12).
 
+A collection that has `ReaderContext.max_holds` takes no other one. They are listed before, so of several that register
+at the same time a few more may come in.
+
 A registration that fails or is cancelled leaves its hold to the end of its lease.
 
 Rules C11 and C12 of collections.
@@ -18,19 +21,31 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import Cover, Handle
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.renewal import KeptHold
-from slate_async.errors import UnavailableError
+from slate_async.errors import InvalidError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 
 REGISTRATIONS = 100
 """A new hold follows a head that has passed it so many times at most."""
 
 
+async def check_room(context: ReaderContext) -> None:
+    """Raise `InvalidError` if the collection has as many holds as it may; it costs a listing. `UnavailableError`."""
+    found = len(await context.answered("a listing of holds", context.holds.list))
+    if found >= context.max_holds:
+        raise InvalidError(
+            f"{context.name} has {found} holds, and max_holds={context.max_holds}: expire readers and critical holds"
+            " that nobody needs, or raise the setting; a controller removes those whose lease has ended",
+            outcome="not_applied",
+        )
+
+
 async def registered_hold(context: ReaderContext, supervisor: Supervisor, note: str) -> tuple[KeptHold, Area]:
     """A new hold that is believed by itself, and the head that showed it (C11).
 
-    Raises `ClosedError` if the collection was deleted, `UnavailableError`."""
+    Raises `ClosedError` if the collection was deleted, `InvalidError` beyond ``max_holds``, `UnavailableError`."""
     head = await context.head()
     check_open(head)
+    await check_room(context)
     hold = KeptHold(context, holding.registering(context.runtime.ids.token(), head, context.lease_ms, note), supervisor)
     await hold.write()
     for _ in range(REGISTRATIONS):
@@ -48,7 +63,8 @@ async def cloned_hold(
 
     since: what the clone holds, if that is later than what the source has written
 
-    Raises `LeaseLostError` if the source was lost."""
+    Raises `LeaseLostError` if the source was lost, `InvalidError` beyond ``max_holds``, `UnavailableError`."""
+    await check_room(context)
     made = holding.cloning(context.runtime.ids.token(), source.handle, area, context.lease_ms, note)
     hold = KeptHold(context, made, supervisor)
     await hold.write(since=since)
@@ -67,6 +83,7 @@ async def hold_under(
     since_of: what the critical hold keeps, by a read that begins now. Raises as it does, and as `registered_hold`."""
     head = await context.head()
     check_open(head)
+    await check_room(context)
     source = Handle(name, None, await since_of(), None)
     made = holding.cloning(context.runtime.ids.token(), source, head, context.lease_ms, note)
     hold = KeptHold(context, made, supervisor)
