@@ -109,6 +109,8 @@ class UpdateSchema:
         missing, unknown, of another type or has nulls it may not have, and for times at or beyond 2**63."""
         if isinstance(updates, pa.RecordBatch | pa.Table):
             batch = self._of_columns(updates)
+        elif not isinstance(updates, Iterable):
+            raise InvalidError(f"updates are rows (data, time, diff) or Arrow columns, not {_cut(repr(updates))}")
         else:
             batch = self._of_rows(list(updates))
         for name in self.kind.columns:

@@ -88,6 +88,7 @@ def columns(**changed: Any) -> pa.Table:
         ([(b"a", -1, 1)], "row 0: -1 is outside"),
         ([(b"a", 2**63, 1)], "row 0: 9223372036854775808 is outside"),
         ([(b"a", (1, 2), 1)], "row 0: .*takes an integer"),
+        (None, r"updates are rows \(data, time, diff\) or Arrow columns, not None"),
         ([(b"a", 1, True)], "row 0: True is no difference"),
         ([(b"a", 1, 2**63)], "row 0: difference 9223372036854775808 does not fit int64"),
         ([(b"a", 1, 1), (None, 1, 1)], "row 1: data is null"),
