@@ -80,6 +80,11 @@ class Supervisor:
         self._on_failure(failure)
 
     @property
+    def is_closing(self) -> bool:
+        """Whether it starts nothing more."""
+        return self._closing
+
+    @property
     def names(self) -> list[str]:
         """Names of the running tasks, oldest first, those of parts last."""
         own = [task.get_name() for task in self._tasks.values()]

@@ -103,6 +103,8 @@ class PartsWriter:
         """Begin to put what waits as the next part."""
         while len(self._sending) >= PARALLEL_PARTS:
             await self._sent()
+        if self._supervisor.is_closing:
+            raise _closed()
         number = self._begun
         if number == MAX_PARTS:
             size = self._context.part_bytes
@@ -129,8 +131,12 @@ class PartsWriter:
         await asyncio.wait([task])
         self._sending.popleft()
         if task.cancelled():
-            raise ClosedError("the writer closed before the batch was whole", outcome="not_applied")
+            raise _closed()
         self._parts.append(task.result())
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the writer closed before the batch was whole", outcome="not_applied")
 
 
 class BatchBuilder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,27 @@ async def test_a_writer_that_closes_ends_the_batch(lake: Lake) -> None:
             await writer.close()
             await batch.add(many(5000))
     assert raised.value.outcome == "not_applied"
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["an addition", "the last part"])
+async def test_a_writer_that_closes_before_a_part_is_begun_ends_the_batch(
+    lake: Lake, last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the addition checks its updates elsewhere, or at the end of the block."""
+    writer = await lake.writer(Appends.DEFINITE)
+    work = "finish" if last else "_checked"
+    inner = getattr(builder.PartsWriter, work)
+
+    def closing(self: builder.PartsWriter, *args: Any, **options: Any) -> Any:
+        self._supervisor._cancel()
+        return inner(self, *args, **options)
+
+    with pytest.raises(ClosedError, match="before the batch was whole") as raised:  # noqa: PT012
+        async with writer.batch(upper=7) as batch:
+            if last:
+                await batch.add(many(600))  # one part is on its way
+            monkeypatch.setattr(builder.PartsWriter, work, closing)
+            if not last:
+                await batch.add(many(1000))
+    assert raised.value.outcome == "not_applied"
+    assert await lake.pending_batches("relay-a") == {}
