@@ -15,6 +15,7 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.collections.codec.life import Appends, Life
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
@@ -36,7 +37,7 @@ class LifeStores:
     url: of the collection, for messages and as its name in a metastore outside of the store
     store: the folder of the life
     supervisor: runs what outlives a cancelled caller: commits, deletions
-    pokes: by its writers, for its readers
+    acknowledged, pokes: by its writers, for its readers
     """
 
     name: str
@@ -49,6 +50,7 @@ class LifeStores:
     runtime: Runtime
     settings: CollectionSettings
     supervisor: Supervisor
+    acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
     pokes: Pokes = field(default_factory=Pokes)
 
     @classmethod
@@ -112,6 +114,7 @@ class LifeStores:
             shard_lag=settings.shard_lag,
             pending_memory_bytes=settings.pending_memory_bytes,
             downgrade_interval_ms=settings.downgrade_interval_ms,
+            acknowledged=self.acknowledged,
             pokes=self.pokes,
         )
 
@@ -128,6 +131,7 @@ class LifeStores:
             poll_interval_ms=self.settings.poll_interval_ms,
             max_pending=self.settings.max_pending,
             part_bytes=self.settings.part_bytes,
+            acknowledged=self.acknowledged,
             pokes=self.pokes,
         )
 

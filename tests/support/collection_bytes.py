@@ -10,6 +10,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from metastores.protocol import Committed, Conflict, Unknown
 from slate_async.codec.checksum import crc32c
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.hold import decode_hold, encode_hold
@@ -22,9 +23,10 @@ from slate_async.collections.core.area import Area, Fuel, MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.holding import Hold
-from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.names import MergedName, PendingName
 from slate_async.collections.core.times import TIME_END, Time, TimeKind
 from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.pending import PendingStore
 
 COLLECTION = UUID("00112233-4455-6677-8899-aabbccddeeff")
 OTHER_COLLECTION = UUID("ffffffff-4455-6677-8899-aabbccddeeff")
@@ -54,6 +56,13 @@ def byte_updates(*rows: tuple[bytes, int, int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(data, pa.binary()), pa.array(times, pa.uint64()), pa.array(diffs, pa.int64())], schema=BYTES.arrow
     )
+
+
+async def put_batch(
+    pending: PendingStore, name: PendingName, description: Description, updates: pa.RecordBatch | pa.Table | None
+) -> Committed[str] | Conflict[Description] | Unknown:
+    """Put a pending batch."""
+    return await pending.put(name, await pending.encoded(name, description, updates))
 
 
 def many(rows: int) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.stats import ReadStats
+from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
@@ -42,6 +43,7 @@ class ReaderContext:
     pending_memory_bytes: about so much of what is pending is in memory at once, for each snapshot and listener
     downgrade_interval_ms: a since that was given up is written at most so often
     adopted: called with each handle that is opened, clones too; ends the opening if it raises
+    acknowledged: what writers in this process have put
     pokes: those of writers in this process
     """
 
@@ -62,6 +64,7 @@ class ReaderContext:
     pending_memory_bytes: int = 256 << 20
     downgrade_interval_ms: int = 0
     adopted: Callable[[LoopHandle], None] = _left_alone
+    acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
     pokes: Pokes = field(default_factory=Pokes)
     stats: ReadStats = field(default_factory=ReadStats)
 

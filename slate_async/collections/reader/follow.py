@@ -3,6 +3,9 @@
 A reader of a ``definite`` collection follows one shard and lists all when it begins, and when that shard has shown
 nothing new for a while. A reader of a ``compare`` collection looks up the one name that can come next (C7).
 
+A listener first takes what writers of its own process have put: that is acknowledged, so it needs neither a request
+nor C14.
+
 Rules C4, C7 and C14 of collections.
 """
 
@@ -35,6 +38,7 @@ class PendingBatch:
     token: of its append, where that was read
     nbytes: of its object, or of all its parts where that was read
     content: all of it, where it is small and was read on the way
+    data: its object, where a writer of this process put it and had it acknowledged
     """
 
     lower: Frontier
@@ -43,6 +47,7 @@ class PendingBatch:
     token: str | None = None
     nbytes: int = 0
     content: Pending | None = None
+    data: bytes | None = None
 
 
 class Follower(Protocol):
@@ -50,6 +55,10 @@ class Follower(Protocol):
 
     async def look(self, coverage: Frontier) -> Extension[PendingBatch]:
         """How far ``coverage`` is taken by what is pending now. Raises `UnavailableError`."""
+        ...
+
+    def handed_over(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """How far ``coverage`` is taken by what writers of this process put and had acknowledged lately."""
         ...
 
 
@@ -81,6 +90,10 @@ class ChainFollower:
             walk = walk.past(Link(found.lower, found.upper, found.token), str(name))
         return Extension(walk.at, tuple(taken))
 
+    def handed_over(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """See `Follower`."""
+        return _handed_over(self._context, coverage)
+
 
 class ShardFollower:
     """Follows one shard of a ``definite`` collection."""
@@ -106,6 +119,15 @@ class ShardFollower:
             beyond = extend(found.coverage, (batch for batches in shards.values() for batch in batches))
             found = Extension(beyond.coverage, found.taken + beyond.taken)
         self._note_last(found)
+        return found
+
+    def handed_over(self, coverage: Frontier) -> Extension[PendingBatch]:
+        """See `Follower`. It counts as a look at the shard that it is of."""
+        found = _handed_over(self._context, coverage)
+        if found.taken:
+            shard = found.taken[-1].batch.name.writer
+            self._following = self._following.switched(shard, self._context.now_ms())
+            self._note_last(found)
         return found
 
     def _note_last(self, found: Extension[PendingBatch]) -> None:
@@ -140,3 +162,11 @@ class ShardFollower:
                 batch = PendingBatch(lower, upper, name, nbytes=listed.nbytes)
                 found.setdefault(name.writer, []).append(batch)
         return found
+
+
+def _handed_over(context: ReaderContext, coverage: Frontier) -> Extension[PendingBatch]:
+    batches = context.acknowledged.beyond(coverage)
+    return extend(
+        coverage,
+        (PendingBatch(put.lower, put.upper, put.name, put.token, len(put.data), data=put.data) for put in batches),
+    )

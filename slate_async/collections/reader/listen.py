@@ -4,10 +4,14 @@ A listener begins with the merged batches of one version and reads on in the pen
 written. It moves to another version only when it needs nothing of that any more, because what is compacted is not cut
 (C2). Until then its pin makes the hold keep what is pending.
 
+What a writer of the same process has just had acknowledged is handed over: it is given without a request. That is a
+hint, and what was not handed over is found in the store.
+
 Invariants:
 * deltas are contiguous, and each has all updates at times beyond its lower and not beyond its upper
 * a wait that is cancelled changes nothing: the next one gives the same delta
-* what was read of the pending area of a ``compare`` collection is given only after the hold was found to stand (C14)
+* what was read of the pending area of a ``compare`` collection is given only after the hold was found to stand (C14);
+  what was handed over is acknowledged, so it is in for ever
 
 Rules C2, C3, C4, C14 and C15 of collections.
 """
@@ -24,10 +28,11 @@ import pyarrow as pa
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core import reading
 from slate_async.collections.core.area import Area
+from slate_async.collections.core.coverage import Extension
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import Time
 from slate_async.collections.reader.context import ReaderContext
-from slate_async.collections.reader.follow import follower
+from slate_async.collections.reader.follow import PendingBatch, follower
 from slate_async.collections.reader.pieces import Piece, PiecesReader, merged_pieces, pending_pieces
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
@@ -86,6 +91,7 @@ class Listener:
         self._follower = follower(source.context)
         self._reader = PiecesReader(source.context, as_of)
         self._waited_for = self._looking = self._closed = False
+        source.context.acknowledged.attend(self)
 
     @property
     def upper(self) -> Frontier:
@@ -112,6 +118,7 @@ class Listener:
         """Let go what it holds. Idempotent."""
         self._closed = True
         self._pin.release()
+        self._source.context.acknowledged.leave(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,12 +170,16 @@ class Listener:
                 return await self._first()
             await self._begin()
         if not self._pieces:
-            found = await self._follower.look(self._walked)
-            self._walked = found.coverage
-            self._pieces.extend(pending_pieces(found.taken, self._start))
+            self._follow(self._follower.handed_over(self._walked))
+        if not self._pieces:
+            self._follow(await self._follower.look(self._walked))
         if not self._pieces:
             return None
         return await self._given()
+
+    def _follow(self, found: Extension[PendingBatch]) -> None:
+        self._walked = found.coverage
+        self._pieces.extend(pending_pieces(found.taken, self._start))
 
     async def _first(self) -> Delta:
         """The snapshot, under the version that the rest begins with."""

@@ -49,8 +49,8 @@ class Piece:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it was read of the pending area."""
-        return isinstance(self.batch, PendingBatch)
+        """Whether it was found in the pending area, not handed over by the writer that had it acknowledged."""
+        return isinstance(self.batch, PendingBatch) and self.batch.data is None
 
     @property
     def nbytes(self) -> int:

@@ -196,7 +196,9 @@ async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncGe
 
     Raises `ObjectNotFoundError` if it is missing, or another one than was found."""
     name, found = batch.name, batch.content
-    if found is None:
+    if batch.data is not None:
+        found = await context.pending.decoded(name, batch.data)
+    elif found is None:
         found = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
     if found is None or batch.token not in (None, found.description.token):
         raise ObjectNotFoundError(str(name))

@@ -57,14 +57,27 @@ class PendingStore:
         self._collection = collection
         self._offload = offload
 
-    async def put(
+    async def encoded(
         self, name: PendingName, description: Description, updates: pa.RecordBatch | pa.Table | None
-    ) -> Committed[str] | Conflict[Description] | Unknown:
-        """Put a batch, once. `Conflict` has the description of the batch that is there, of whichever append.
-
-        Raises `InvalidError` for a batch of more than 64 MiB, `UnavailableError` if certainly nothing was put."""
+    ) -> bytes:
+        """The bytes of a batch, or of a part, which is to be called ``name``. Raises `InvalidError` for more than
+        64 MiB."""
         _check_named(name, description)
-        data = await self._encoded(description, updates)
+
+        def encode() -> bytes:
+            return encode_pending(description, updates, self._schema, self._collection)
+
+        large = updates is not None and is_larger(updates, OFFLOAD_BYTES)
+        data = await self._offload.run(encode) if large else encode()
+        if len(data) > MAX_PART_BYTES:
+            raise InvalidError(f"a batch of {len(data)} bytes is above {MAX_PART_BYTES}; write it in parts")
+        return data
+
+    async def put(self, name: PendingName, data: bytes) -> Committed[str] | Conflict[Description] | Unknown:
+        """Put a batch, once; ``data``: what `encoded` gave for ``name``. `Conflict` has the description of the batch
+        that is there, of whichever append.
+
+        Raises `UnavailableError` if certainly nothing was put."""
         outcome = await put_if(self._store, str(name), data, None)
         if not isinstance(outcome, Conflict):
             return outcome
@@ -79,11 +92,12 @@ class PendingStore:
     async def put_part(
         self, name: PendingName, description: Description, updates: pa.RecordBatch | pa.Table
     ) -> PartRef:
-        """Put a part of a large batch; returns what the batch is to say of it. Raises as `put`; it may be repeated."""
+        """Put a part of a large batch; returns what the batch is to say of it. It may be repeated.
+
+        Raises `InvalidError` for a part of more than 64 MiB, `UnavailableError`."""
         if name.part is None or (name.token, name.part) != (description.token, description.part):
             raise InternalError(f"{name} is no name of part {description.part} of append {description.token}")
-        _check_named(name, description)
-        data = await self._encoded(description, updates)
+        data = await self.encoded(name, description, updates)
         await self._store.put(str(name), data)
         return PartRef(updates.num_rows, len(data), crc32c(data))
 
@@ -120,12 +134,15 @@ class PendingStore:
 
     async def read(self, name: PendingName) -> Pending | None:
         """The batch called ``name``; ``None`` if there is none. Its updates may be in `parts`."""
-        key = str(name)
         try:
-            data = (await self._store.get(key)).data
+            data = (await self._store.get(str(name))).data
         except ObjectNotFoundError:
             return None
-        found = await self._decoded(data, key)
+        return await self.decoded(name, data)
+
+    async def decoded(self, name: PendingName, data: bytes | memoryview) -> Pending:
+        """The batch called ``name``, whose object is ``data``."""
+        found = await self._decoded(data, str(name))
         _checked(found.description, name)
         return found
 
@@ -159,16 +176,6 @@ class PendingStore:
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects of the pending area. Missing ones are no error."""
         await self._store.delete(list(keys))
-
-    async def _encoded(self, description: Description, updates: pa.RecordBatch | pa.Table | None) -> bytes:
-        def encode() -> bytes:
-            return encode_pending(description, updates, self._schema, self._collection)
-
-        large = updates is not None and is_larger(updates, OFFLOAD_BYTES)
-        data = await self._offload.run(encode) if large else encode()
-        if len(data) > MAX_PART_BYTES:
-            raise InvalidError(f"a batch of {len(data)} bytes is above {MAX_PART_BYTES}; write it in parts")
-        return data
 
     async def _decoded(self, data: bytes | memoryview, key: str) -> Pending:
         def decode() -> Pending:

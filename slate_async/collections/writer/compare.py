@@ -23,6 +23,7 @@ from slate_async.collections.core.chain import Link, Put, Walk, is_acknowledged,
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
+from slate_async.collections.store.acknowledged import AcknowledgedBatch
 from slate_async.collections.writer.batches import Batch
 from slate_async.collections.writer.puts import Puts, Resolved, WriterContext
 from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
@@ -70,9 +71,11 @@ class CompareAppends:
         """After an append failed: the end is looked for."""
         self._is_end = False
 
-    async def put(self, batch: Batch) -> None:
-        """Put ``batch`` at the end of the chain. Raises `UpperMismatchError` if that is not its lower, with outcome
-        unknown if it may have been; `ClosedError` if the collection was deleted."""
+    async def put(self, batch: Batch) -> AcknowledgedBatch | None:
+        """Put ``batch`` at the end of the chain; returns it if it may be handed over.
+
+        Raises `UpperMismatchError` if the end is not its lower, with outcome unknown if it may have been; `ClosedError`
+        if the collection was deleted."""
         lower, upper = batch.bounds.lower, batch.bounds.upper
         if not self._is_end or self.coverage != lower:
             await self._find_end("not_applied")
@@ -85,13 +88,13 @@ class CompareAppends:
         outcome = await self._judged(mine, resolved)
         if outcome is None:
             self.coverage, self.last, self._is_end = upper, batch.token, True
-            return
+            return resolved.put
         await self._find_end(outcome)
         raise self._mismatch(batch, outcome)
 
-    def acknowledged(self) -> None:
-        """What was put is in."""
-        self._context.pokes.poke()
+    def acknowledged(self, put: AcknowledgedBatch | None) -> None:
+        """What was put is in; ``put``: it, if that is known."""
+        self._context.tell(put)
 
     async def _judged(self, mine: Link, resolved: Resolved) -> Outcome | None:
         """``None``: ``mine`` is in (C8)."""
@@ -143,20 +146,21 @@ class CompareAppends:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompareAppend:
-    """See `slate_async.collections.writer.pipeline.Append`."""
+    """See `slate_async.collections.writer.pipeline.Append`. ``put_batch``: what this append put."""
 
     appends: CompareAppends
     batch: Batch
+    put_batch: AcknowledgedBatch | None = None
 
     async def send(self) -> None:
         """Put the batch, and have it acknowledged."""
-        await self.appends.put(self.batch)
+        self.put_batch = await self.appends.put(self.batch)
 
     def acknowledge(self) -> None:
         """`send` has moved the end already: nothing else was in flight."""
-        self.appends.acknowledged()
+        self.appends.acknowledged(self.put_batch)
 
 
 def _name(context: WriterContext, lower: Frontier) -> PendingName:

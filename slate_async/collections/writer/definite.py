@@ -20,6 +20,7 @@ from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import HashedFrontier, PendingName
+from slate_async.collections.store.acknowledged import AcknowledgedBatch
 from slate_async.collections.writer.batches import Batch
 from slate_async.collections.writer.puts import Puts, WriterContext
 from slate_async.errors import InvalidError
@@ -57,26 +58,30 @@ class DefiniteAppends:
         self._reach(bounds)
         return self.accepted
 
-    def acknowledged(self, upper: Frontier) -> None:
-        """All is in until ``upper``."""
+    def acknowledged(self, upper: Frontier, put: AcknowledgedBatch | None) -> None:
+        """All is in until ``upper``, the last of it by ``put`` if that is known."""
         self.coverage = self.coverage.join(upper)
-        self._context.pokes.poke()
+        self._context.tell(put)
 
     def go_back(self) -> None:
         """After an append failed: go on from what was acknowledged."""
         self.accepted = self.coverage
 
-    async def put(self, batch: Batch) -> None:
-        """Have ``batch`` in, by any put. Raises `InvalidError` if other updates are."""
+    async def put(self, batch: Batch) -> AcknowledgedBatch | None:
+        """Have ``batch`` in, by any put; returns it if it may be handed over.
+
+        Raises `InvalidError` if other updates are."""
         shard, bounds = self._context.shard, batch.bounds
         name = PendingName(shard, bounds.lower, bounds.upper)
-        there = (await self._puts.batch(name, batch.description(shard), batch.updates)).there
+        resolved = await self._puts.batch(name, batch.description(shard), batch.updates)
+        there = resolved.there
         if there is not None and there.diff_sum != batch.diff_sum:
             raise InvalidError(
                 f"{self._context.name} has other updates from {bounds.lower} to {bounds.upper}: their differences add"
                 f" up to {there.diff_sum}, not {batch.diff_sum}; all writers of a definite collection write the same",
                 outcome="not_applied",
             )
+        return resolved.put
 
     def _reach(self, bounds: Bounds) -> Reach:
         found = reach(self.accepted, bounds.lower, bounds.upper)
@@ -105,19 +110,24 @@ class DefiniteAppends:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DefiniteAppend:
-    """See `slate_async.collections.writer.pipeline.Append`. ``batch``: ``None`` if all of it is covered."""
+    """See `slate_async.collections.writer.pipeline.Append`.
+
+    batch: ``None`` if all of it is covered
+    put_batch: what this append put
+    """
 
     appends: DefiniteAppends
     batch: Batch | None
+    put_batch: AcknowledgedBatch | None = None
 
     async def send(self) -> None:
         """Put the batch, until it is there."""
         if self.batch is not None:
-            await self.appends.put(self.batch)
+            self.put_batch = await self.appends.put(self.batch)
 
     def acknowledge(self) -> None:
         """Coverage goes on to its upper."""
         if self.batch is not None:
-            self.appends.acknowledged(self.batch.bounds.upper)
+            self.appends.acknowledged(self.batch.bounds.upper, self.put_batch)

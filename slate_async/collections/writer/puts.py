@@ -21,6 +21,7 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.stats import AppendStats
+from slate_async.collections.store.acknowledged import KEPT_BYTES, AcknowledgedBatch, AcknowledgedBatches
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import Outcome, UnavailableError
@@ -41,6 +42,7 @@ class WriterContext:
     poll_interval_ms: between two looks at the head, for what waits
     part_bytes: updates of a part of a large batch, before they are compressed
     max_pending: appends of one writer that wait for the controller; more of them wait to be appended
+    acknowledged: what listeners in this process are handed over
     pokes: poked after each acknowledgement, so that readers in this process look at once
     """
 
@@ -54,6 +56,7 @@ class WriterContext:
     poll_interval_ms: int = 500
     part_bytes: int = 16 << 20
     max_pending: int = 10_000
+    acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
     pokes: Pokes = field(default_factory=Pokes)
     stats: AppendStats = field(default_factory=AppendStats)
 
@@ -71,6 +74,12 @@ class WriterContext:
             except UnavailableError as error:
                 await _wait(backoff, error, outcome)
 
+    def tell(self, put: AcknowledgedBatch | None) -> None:
+        """Have readers in this process look for what was acknowledged; ``put``: what they need not look for."""
+        if put is not None:
+            self.acknowledged.add(put)
+        self.pokes.poke()
+
     async def head(self, outcome: Outcome | None) -> Area:
         """The newest version, by a read that begins now."""
         return await self.answered("a read of the head", self.versions.load, outcome)
@@ -81,14 +90,17 @@ class Resolved(NamedTuple):
 
     there: what the batch says that lay there already; ``None``: it was put
     maybe_put: whether an earlier attempt may have put it as well
+    put: what listeners may be handed over once the batch is acknowledged; ``None`` if it lay there already, has parts,
+        or is too large
     """
 
     there: Description | None
     maybe_put: bool
+    put: AcknowledgedBatch | None
 
 
 class Puts:
-    """Puts of one writer."""
+    """Puts of one writer. Each is encoded once: all its attempts send the same bytes."""
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
@@ -98,18 +110,19 @@ class Puts:
         `UnavailableError` with the outcome past the deadline."""
         backoff = self._context.backoff(f"the append from {description.lower} to {description.upper}")
         outcome: Outcome = "not_applied"
+        data = await self._context.pending.encoded(name, description, updates)
         while True:
             try:
-                put = await backoff.attempt(self._context.pending.put(name, description, updates))
+                put = await backoff.attempt(self._context.pending.put(name, data))
             except UnavailableError as error:
                 cause = error
                 if error.outcome != "not_applied":
                     outcome = "unknown"
             else:
                 if isinstance(put, Committed):
-                    return Resolved(None, outcome == "unknown")
+                    return Resolved(None, outcome == "unknown", _to_hand_over(name, description, data))
                 if not isinstance(put, Unknown):
-                    return Resolved(put.current, outcome == "unknown")
+                    return Resolved(put.current, outcome == "unknown", None)
                 cause, outcome = UnavailableError(put.cause), "unknown"
             self._context.stats.retries += 1
             await _wait(backoff, cause, outcome)
@@ -122,6 +135,12 @@ class Puts:
             lambda: self._context.pending.put_part(name, description, updates),
             "not_applied",
         )
+
+
+def _to_hand_over(name: PendingName, description: Description, data: bytes) -> AcknowledgedBatch | None:
+    if description.parts or len(data) > KEPT_BYTES:
+        return None
+    return AcknowledgedBatch(description.lower, description.upper, name, description.token, data)
 
 
 async def _wait(backoff: Backoff, cause: UnavailableError, outcome: Outcome | None) -> None:

@@ -13,6 +13,7 @@ from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.times import Time, join, less_equal
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.writer.puts import WriterContext
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.runtime.supervisor import Supervisor
@@ -59,6 +60,7 @@ class Estate:
     acks: of all processes; ``refused``: marks of appends that certainly brought nothing
     stored: what listeners have stored, by their names: it survives them
     over: the calm has begun; nobody starts anything new
+    acknowledged: what some processes hand over to others
     """
 
     world: World
@@ -73,6 +75,8 @@ class Estate:
     stored: dict[str, Heard] = field(default_factory=dict)
     life: Life = field(init=False)
     settings: CollectionSettings = field(init=False)
+    acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
+    _opened: int = 0
     _table: SimGlobalTable | None = None
 
     def __post_init__(self) -> None:
@@ -170,7 +174,7 @@ class Estate:
     def stores(self, node: Node, cloud: Cloud | None = None) -> LifeStores:
         """The life, as one more process opens it."""
         objects = (cloud or self.world.cloud).objects(node, page_keys=self.params.page_keys)
-        return LifeStores.of(
+        stores = LifeStores.of(
             PrefixedStore(objects, NAME),
             self.life,
             name=NAME,
@@ -180,10 +184,14 @@ class Estate:
             settings=self.settings,
             supervisor=Supervisor(f"{node.name}/life", _ignored),
         )
+        self._opened += 1
+        return replace(stores, acknowledged=self.acknowledged) if self.params.near and self._opened % 2 else stores
 
     def writing(self, node: Node, name: str) -> WriterContext:
         """What the writer ``name`` works with."""
         context, nbytes = self.stores(node).writing(name), self.params.part_bytes
+        if self.params.near:
+            context = replace(context, acknowledged=self.acknowledged)
         return replace(context, part_bytes=nbytes) if nbytes else context
 
 

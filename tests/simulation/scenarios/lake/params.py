@@ -33,6 +33,7 @@ class LakeParams:
     sessions: how long handles of readers are used: ``short`` or ``any``
     lateness: seconds that an effect comes after its failure, at most
     pace: seconds between two appends of a writer, at most
+    near: whether every other process that reads is handed over what writers put, as if they were in it
     """
 
     appends: Appends
@@ -60,6 +61,7 @@ class LakeParams:
     listeners: int
     pinners: int
     verifiers: int
+    near: bool = False
 
 
 def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:

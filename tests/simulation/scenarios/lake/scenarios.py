@@ -24,6 +24,7 @@ LAKES: Sequence[Scenario] = (
         "the product's readers and listeners beside its writers and controllers: all faults",
         readers=2,
         listeners=1,
+        near=True,
     ),
     lake_scenario(
         "collections-controllers",

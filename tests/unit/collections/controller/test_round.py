@@ -17,7 +17,7 @@ from slate_async.collections.core.garbage import Why
 from slate_async.collections.core.names import MergedName, PendingName
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.errors import ClosedError, CorruptionError, FencedError
-from tests.support.collection_bytes import TOKEN, byte_updates, frontier
+from tests.support.collection_bytes import TOKEN, byte_updates, frontier, put_batch
 from tests.unit.collections.kept import KeptLake, at
 
 ROWS = [(b"a", 0, 1), (b"b", 3, 2), (b"a", 5, -1), (b"c", 9, 1)]
@@ -202,7 +202,7 @@ async def test_a_batch_with_times_outside_of_its_bounds_is_corruption(lake: Kept
     await lake.put(ROWS[:1], 0, 2)
     lying = PendingName("z", frontier(0), frontier(2))
     description = Description(frontier(0), frontier(2), TOKEN, "z", 1, 1)
-    await lake.pending().put(lying, description, byte_updates((b"x", 7, 1)))
+    await put_batch(lake.pending(), lying, description, byte_updates((b"x", 7, 1)))
     await lake.store.delete(await lake.keys("pending_batches/a/"))
     controller = await lake.controller()
     with pytest.raises(CorruptionError, match="times that are not from 0 to 2"):

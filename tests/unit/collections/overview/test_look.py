@@ -15,7 +15,7 @@ from slate_async.collections.core.names import MergedName, PendingName, hold_nam
 from slate_async.collections.overview.look import look
 from slate_async.collections.overview.views import GarbageView, HoldView, Overview
 from slate_async.errors import CorruptionError
-from tests.support.collection_bytes import BYTES, frontier
+from tests.support.collection_bytes import BYTES, frontier, put_batch
 from tests.unit.collections.used import TOKEN, UsedLake, flipped
 
 
@@ -48,7 +48,7 @@ async def test_layers_and_frontiers_are_those_of_the_head(lake: UsedLake) -> Non
 async def test_shards_say_how_far_each_writer_comes(lake: UsedLake) -> None:
     await lake.filled()
     name = PendingName("c", frontier(50), frontier(60))
-    await lake.pending().put(name, Description(frontier(50), frontier(60), TOKEN, "c", 0, 0), BYTES.empty())
+    await put_batch(lake.pending(), name, Description(frontier(50), frontier(60), TOKEN, "c", 0, 0), BYTES.empty())
     found = await seen(lake)
     assert found.reach == "40"
     assert [(shard.writer, shard.batches, shard.reach, shard.ahead) for shard in found.shards] == [

@@ -25,6 +25,7 @@ from tests.support.collection_bytes import (
     as_bits,
     frontier,
     many,
+    put_batch,
 )
 from tests.unit.collections.faults import next_put
 
@@ -44,7 +45,7 @@ async def test_a_batch_is_put_described_and_read(
     batches = pending(store)
     assert await batches.describe(name) is None
     assert await batches.read(name) is None
-    assert isinstance(await batches.put(name, description, UPDATES), Committed)
+    assert isinstance(await put_batch(batches, name, description, UPDATES), Committed)
     assert await batches.describe(name) == description
     found = await batches.read(name)
     assert found is not None
@@ -57,10 +58,10 @@ async def test_a_batch_is_put_described_and_read(
 async def test_the_batch_that_is_there_stays(store: StoreInHand) -> None:
     """Definite: the same diffs are there, whatever their token. Compare: the token says whose they are (C8)."""
     batches = pending(store)
-    await batches.put(COMPARE_NAME, COMPARE, UPDATES)
+    await put_batch(batches, COMPARE_NAME, COMPARE, UPDATES)
     rival = replace(COMPARE, token="1" * 32, upper=frontier(7))
-    assert await batches.put(COMPARE_NAME, rival, UPDATES) == Conflict(COMPARE)
-    assert await batches.put(COMPARE_NAME, COMPARE, UPDATES) == Conflict(COMPARE)
+    assert await put_batch(batches, COMPARE_NAME, rival, UPDATES) == Conflict(COMPARE)
+    assert await put_batch(batches, COMPARE_NAME, COMPARE, UPDATES) == Conflict(COMPARE)
     assert await batches.describe(COMPARE_NAME) == COMPARE
 
 
@@ -68,22 +69,22 @@ async def test_the_batch_that_is_there_stays(store: StoreInHand) -> None:
 async def test_a_lost_answer_is_unknown_and_the_same_put_tells(store: StoreInHand, fault: str, landed: bool) -> None:
     batches = pending(store)
     next_put(store, fault)
-    assert isinstance(await batches.put(NAME, DESCRIPTION, UPDATES), Unknown)
+    assert isinstance(await put_batch(batches, NAME, DESCRIPTION, UPDATES), Unknown)
     assert (await batches.describe(NAME) is not None) == landed
-    again = await batches.put(NAME, DESCRIPTION, UPDATES)
+    again = await put_batch(batches, NAME, DESCRIPTION, UPDATES)
     assert again == Conflict(DESCRIPTION) if landed else isinstance(again, Committed)
 
 
 async def test_a_refused_put_is_an_error(store: StoreInHand) -> None:
     next_put(store, "refused")
     with pytest.raises(UnavailableError):
-        await pending(store).put(NAME, DESCRIPTION, UPDATES)
+        await put_batch(pending(store), NAME, DESCRIPTION, UPDATES)
     assert await pending(store).read(NAME) is None
 
 
 async def test_a_batch_that_cannot_be_looked_at_is_unknown(store: StoreInHand, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = pending(store)
-    await batches.put(NAME, DESCRIPTION, UPDATES)
+    await put_batch(batches, NAME, DESCRIPTION, UPDATES)
 
     async def fails(*_: object) -> Any:
         raise UnavailableError("no answer from the store")
@@ -93,14 +94,14 @@ async def test_a_batch_that_cannot_be_looked_at_is_unknown(store: StoreInHand, m
 
     for instead in (fails, vanishes):
         monkeypatch.setattr(store, "get", instead)
-        assert isinstance(await batches.put(NAME, DESCRIPTION, UPDATES), Unknown)
+        assert isinstance(await put_batch(batches, NAME, DESCRIPTION, UPDATES), Unknown)
 
 
 async def test_another_life_is_noticed(store: StoreInHand) -> None:
     """C6, C28: the uuid of what is there is compared."""
-    await pending(store).put(NAME, DESCRIPTION, UPDATES)
+    await put_batch(pending(store), NAME, DESCRIPTION, UPDATES)
     for call in (
-        pending(store, OTHER_COLLECTION).put(NAME, DESCRIPTION, UPDATES),
+        put_batch(pending(store, OTHER_COLLECTION), NAME, DESCRIPTION, UPDATES),
         pending(store, OTHER_COLLECTION).describe(NAME),
         pending(store, OTHER_COLLECTION).read(NAME),
     ):
@@ -119,19 +120,19 @@ async def test_another_life_is_noticed(store: StoreInHand) -> None:
 async def test_a_batch_under_another_name_is_corruption(store: StoreInHand, name: PendingName) -> None:
     """C5: a name says all that a delete is decided by, so what lies there must be what it says."""
     batches = pending(store)
-    await batches.put(NAME, DESCRIPTION, UPDATES)
+    await put_batch(batches, NAME, DESCRIPTION, UPDATES)
     await store.put(str(name), (await store.get(str(NAME))).data)
     for call in (batches.describe(name), batches.read(name)):
         with pytest.raises(CorruptionError, match="it is a batch of relay-a from 3 to 10"):
             await call
     with pytest.raises(InternalError, match="is no name of a batch"):
-        await batches.put(name, DESCRIPTION, UPDATES)
+        await put_batch(batches, name, DESCRIPTION, UPDATES)
 
 
 @pytest.mark.parametrize("nbytes", [0, 50, 100])
 async def test_a_batch_cut_short_is_corruption(store: StoreInHand, nbytes: int) -> None:
     batches = pending(store)
-    await batches.put(NAME, DESCRIPTION, UPDATES)
+    await put_batch(batches, NAME, DESCRIPTION, UPDATES)
     await store.put(str(NAME), (await store.get(str(NAME))).data[:nbytes])
     for call in (batches.describe(NAME), batches.read(NAME)):
         with pytest.raises(CorruptionError):
@@ -145,7 +146,7 @@ async def large(batches: PendingStore, count: int) -> tuple[Description, list[Pe
         await batches.put_part(name, replace(DESCRIPTION, part=number), UPDATES) for number, name in enumerate(names)
     ]
     description = replace(DESCRIPTION, rows=4 * count, parts=tuple(parts))
-    assert isinstance(await batches.put(NAME, description, None), Committed)
+    assert isinstance(await put_batch(batches, NAME, description, None), Committed)
     return description, names
 
 
@@ -168,7 +169,7 @@ async def test_parts_of_several_processes_make_one_batch(store: StoreInHand) -> 
         part = await batches.put_part(name, replace(DESCRIPTION, token=token, part=number), updates)
         parts.append(replace(part, token=token, number=number))
     description = replace(DESCRIPTION, rows=8, parts=(parts[0], parts[2]))
-    assert isinstance(await batches.put(NAME, description, None), Committed)
+    assert isinstance(await put_batch(batches, NAME, description, None), Committed)
     assert await batches.describe(NAME) == description
     assert [as_bits(table) async for table in batches.parts(NAME, description)] == [as_bits(UPDATES)] * 2
     swapped = replace(description, parts=(replace(parts[2], number=0), parts[0]))
@@ -223,7 +224,7 @@ async def test_listings_are_in_order_and_leave_foreign_keys_alone(store: StoreIn
     names = [PendingName(writer, frontier(lower), frontier(upper)) for writer, lower, upper in spans]
     for name, (writer, lower, upper) in zip(names, spans, strict=True):
         bounds = {"lower": frontier(lower), "upper": frontier(upper)}
-        await batches.put(name, replace(DESCRIPTION, writer=writer, **bounds), UPDATES)
+        await put_batch(batches, name, replace(DESCRIPTION, writer=writer, **bounds), UPDATES)
     await store.put("pending_batches/relay-a/batch_3_10", b"foreign")
     await store.put("pending_batches/README", b"foreign")
     assert [listed.name async for listed in batches.list()] == names
@@ -236,5 +237,5 @@ async def test_listings_are_in_order_and_leave_foreign_keys_alone(store: StoreIn
 async def test_a_batch_above_64_mib_is_refused(store: StoreInHand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slate_async.collections.store.pending.MAX_PART_BYTES", 10_000)
     with pytest.raises(InvalidError, match="write it in parts"):
-        await pending(store).put(NAME, replace(DESCRIPTION, rows=50_000, diff_sum=50_000), many(50_000))
+        await put_batch(pending(store), NAME, replace(DESCRIPTION, rows=50_000, diff_sum=50_000), many(50_000))
     assert await pending(store).read(NAME) is None

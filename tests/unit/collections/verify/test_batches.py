@@ -20,7 +20,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.names import MergedName, PendingName
 from slate_async.collections.store.merged import MergedWriter
 from tests.engine import InlineOffload
-from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier
+from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier, put_batch
 from tests.unit.collections.used import ROWS, TOKEN, UsedLake, flipped, texts
 
 # ---- batches whose bytes are sound, and which say something else than they are
@@ -182,7 +182,7 @@ async def test_every_byte_of_a_batch_that_names_parts_counts(lake: UsedLake) -> 
     said = Description(frontier(0), frontier(9), TOKEN, "a", 1, 1, part=0)
     name = PendingName("a", frontier(0), frontier(9))
     part = await lake.pending().put_part(replace(name, token=TOKEN, part=0), said, byte_updates((b"p", 5, 1)))
-    await lake.pending().put(name, replace(said, part=None, parts=(part,)), None)
+    await put_batch(lake.pending(), name, replace(said, part=None, parts=(part,)), None)
     assert (await lake.verified()).clean
     data = (await lake.store.get(str(name))).data
     for place in range(len(data)):
@@ -212,7 +212,7 @@ async def test_parts_that_other_processes_put_belong_to_the_batch_that_names_the
         part = await lake.pending().put_part(name, said, byte_updates((b"p", number, 1)))
         parts.append(replace(part, token=token, number=number))
     whole = Description(frontier(0), frontier(9), TOKEN, "a", 2, 2, parts=tuple(parts))
-    await lake.pending().put(PendingName("a", frontier(0), frontier(9)), whole, None)
+    await put_batch(lake.pending(), PendingName("a", frontier(0), frontier(9)), whole, None)
     report = await lake.verified()
     assert (report.findings, report.notes, report.rows) == ((), (), 2)
 
@@ -223,7 +223,7 @@ async def test_parts_that_other_processes_put_belong_to_the_batch_that_names_the
 async def test_a_batch_beside_the_chain_is_found(lake: UsedLake) -> None:
     await lake.compared()
     name = PendingName("main", frontier(17), None)
-    await lake.pending().put(name, Description(frontier(17), frontier(30), TOKEN, "main", 0, 0), BYTES.empty())
+    await put_batch(lake.pending(), name, Description(frontier(17), frontier(30), TOKEN, "main", 0, 0), BYTES.empty())
     found = texts((await lake.verified(Appends.COMPARE)).findings)
     assert found == [f"{name}: it is on no chain: the one from the merged area goes to 25 without 17"]
 

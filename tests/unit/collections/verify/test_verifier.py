@@ -19,7 +19,7 @@ from slate_async.objectstore.local import LocalStore
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from tests.engine import StoreInHand
-from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier
+from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier, put_batch
 from tests.unit.collections.used import ROWS, TOKEN, UsedLake, closed, flipped, texts
 
 # ---- sound
@@ -262,7 +262,7 @@ async def test_garbage_is_noted_with_its_size(lake: UsedLake) -> None:
 async def test_an_append_that_waits_for_the_one_before_it_is_a_note(lake: UsedLake) -> None:
     await lake.filled()
     name = PendingName("c", frontier(50), frontier(60))
-    await lake.pending().put(name, Description(frontier(50), frontier(60), TOKEN, "c", 0, 0), BYTES.empty())
+    await put_batch(lake.pending(), name, Description(frontier(50), frontier(60), TOKEN, "c", 0, 0), BYTES.empty())
     report = await lake.verified()
     assert report.clean
     assert any(note.object_name == str(name) and "begins beyond 40" in note.what for note in report.notes)

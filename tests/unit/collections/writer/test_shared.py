@@ -19,7 +19,7 @@ from slate_async.collections.writer import shared
 from slate_async.collections.writer.batches import bounds_of
 from slate_async.collections.writer.shared import PutParts, commit_parts, put_parts, stamp_of
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from tests.support.collection_bytes import BYTES, byte_updates, frontier
+from tests.support.collection_bytes import BYTES, byte_updates, frontier, put_batch
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.lake import Lake
 
@@ -128,7 +128,7 @@ async def test_a_dead_batch_of_a_collected_name_is_not_taken_for_it(lake: Lake) 
     name = PendingName("main", frontier(0), None)
     token = OURS + "0" * shared.STAMP_DIGITS
     description = Description(frontier(0), frontier(1), token, "main", parts.rows, parts.diff_sum, parts=parts.parts)
-    await pending.put(name, description, None)
+    await put_batch(pending, name, description, None)
     with pytest.raises(UpperMismatchError):
         await commit(lake, parts)
 
