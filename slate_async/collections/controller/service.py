@@ -155,13 +155,15 @@ class ControllerService(LoopHandle):
             await taken.give_back()
 
     async def _keep_stores(self, name: str, stores: LifeStores, context: ControllerContext) -> None:
-        patience, failures = 1, 0
+        patience, failures, is_fenced = 1, 0, False
         while True:
             try:
+                if is_fenced:  # until the wait has ended, whatever fails meanwhile
+                    await self._until_work_waits(context, context.takeover_ms * patience)
+                    patience, failures, is_fenced = min(2 * patience, MOST_PATIENCE), 0, False
                 cause = await self._serve(name, stores, context)
                 if isinstance(cause, FencedError):
-                    await self._until_work_waits(context, context.takeover_ms * patience)
-                    patience, failures = min(2 * patience, MOST_PATIENCE), 0
+                    is_fenced = True
                     continue
                 if cause is None:
                     return
@@ -170,7 +172,7 @@ class ControllerService(LoopHandle):
                 return  # it was deleted; the next look finds what follows
             except Exception as error:  # noqa: BLE001 - it holds up no other collection
                 failures += 1
-                logger.error("%s: its controller ended, and is opened again later: %s", name, error)
+                logger.error("%s: its controller ended, or waits for another one; it goes on later: %s", name, error)
                 pause = min(context.poll_interval_ms * 2.0 ** min(failures, 20), context.gc_interval_ms)
                 await self._sleep_ms(pause)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.lake import Lake
 from slate_async.collections.open import open_collections
-from slate_async.errors import SlateError
+from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, runtime, until
@@ -158,3 +159,34 @@ async def test_two_services_do_not_take_the_role_from_each_other(lake: Lake, ano
         await until(lambda: "a" in first.controllers, "the first one takes the role back")
         await come_to(lake, "a", 60)
         assert first.controllers["a"].epoch == epoch + 1
+
+
+async def test_one_that_was_fenced_goes_on_waiting_when_the_store_does_not_answer(
+    lake: Lake, another: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows nothing of the other one's work then, so it takes no role back."""
+    await create(lake, "a")
+    async with (await another(runtime(), REAL_TIME)).controllers() as first:
+        await until(lambda: "a" in first.controllers, "the first one keeps it")
+        waits, patient = list[float](), first._until_work_waits
+
+        async def unanswered_twice(context: ControllerContext, patience_ms: float) -> None:
+            waits.append(patience_ms)
+            if len(waits) <= 2:
+                raise UnavailableError("no answer")
+            await patient(context, patience_ms)
+
+        monkeypatch.setattr(first, "_until_work_waits", unanswered_twice)
+        async with (await another(runtime(), REAL_TIME)).controllers() as second:
+            await until(lambda: "a" in second.controllers, "the second one keeps it")
+            epoch = second.controllers["a"].epoch
+            await append(lake, "a", 5)
+            await come_to(lake, "a", 5)
+            await until(lambda: len(waits) == 3, "the first one waits again")
+            await asyncio.sleep(0.1)
+            assert "a" not in first.controllers
+            assert second.controllers["a"].epoch == epoch
+            assert set(waits) == {REAL_TIME.controller_takeover_ms}, "it has not taken it back, so it is as patient"
+        await append(lake, "a", 9)
+        await until(lambda: "a" in first.controllers, "the first one takes the role back")
+        await come_to(lake, "a", 9)
