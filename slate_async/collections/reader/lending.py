@@ -72,13 +72,14 @@ class SharedHold(LoopHandle):
         await self._end()
 
     async def expire(self) -> None:
-        """Give the hold up. Idempotent. Raises `UnavailableError`: then it ends with its lease."""
+        """Give the hold up, unless another process has adopted it. Idempotent. Raises `UnavailableError`: then it ends
+        with its lease."""
         await self._end()
 
     async def _finish(self) -> None:
         await self._supervisor.close()
         if not self._leaving:
-            await self._hold.remove()
+            await self._hold.remove(is_lent=True)
 
     async def _renew(self) -> None:
         lease_ms = self._hold.handle.lease_ms

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from metastores.protocol import Committed
-from slate_async.collections.core import holding
+from slate_async.collections.core import holding, sweep
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.core.frontier import Frontier
@@ -76,10 +76,14 @@ class KeptHold:
             return CorruptionError(f"{what}, and the hold of {self.handle.reader} stands", object_name=object_name)
         return self._note_lost(head)
 
-    async def remove(self) -> None:
-        """Give the hold up. A request that is lost leaves it to the end of its lease."""
+    async def remove(self, *, is_lent: bool = False) -> None:
+        """Give the hold up. A request that is lost leaves it to the end of its lease.
+
+        is_lent: another process may have adopted it; then it is left to that"""
         async with self.lock:
             self._lost = self.lost_error()
+            if is_lent and not await self._is_revoked():
+                return
             await self._context.answered(
                 "the removal of its hold", lambda: self._context.holds.remove([self.handle.reader])
             )
@@ -127,6 +131,26 @@ class KeptHold:
                 raise await self._found_lost()
             if progress is Progress.CONFIRMED:
                 return  # of which attempt is not known, so the lease counts from the write before
+            await backoff.wait(cause)
+
+    async def _is_revoked(self) -> bool:
+        """Revoke the hold by compare-and-set, so that nobody can adopt it any more; ``False`` if it is another's."""
+        backoff, sent = self._context.backoff("the removal of its hold"), frozenset[str]()
+        while True:
+            stored, nonce, cause = await self._read(), self._context.runtime.ids.token(), None
+            if stored is not None and stored.hold.nonce in sent:
+                return True
+            if stored is None or not holding.is_own(self.handle, stored):
+                return False
+            sent |= {nonce}
+            revoked = sweep.revoking(stored.hold, nonce)
+            try:
+                answer = await backoff.attempt(self._context.holds.write(self.handle.reader, revoked, stored.etag))
+            except UnavailableError as error:
+                cause = error
+            else:
+                if isinstance(answer, Committed):
+                    return True
             await backoff.wait(cause)
 
     async def _read(self) -> StoredHold | None:

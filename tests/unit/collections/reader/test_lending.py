@@ -24,6 +24,7 @@ from slate_async.collections.reader.lending import SharedHold, TaskHold, adopt_h
 from slate_async.collections.reader.split import LentVersion, SnapshotSplit, look_ahead, newest_time, split_snapshot
 from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
 from tests.support.collection_bytes import COLLECTION, PAIRS, U64, frontier
+from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, revoke
 
 ROWS = random_rows(random.Random(3), 40)
@@ -157,6 +158,45 @@ async def test_a_hold_is_adopted_and_its_keeper_before_evicted(lake: ReadLake, s
         await TaskHold(context, lent).check_standing()
     with pytest.raises(LeaseLostError):
         await adopt_hold(context, lent)
+
+
+async def test_a_keeper_that_was_evicted_leaves_the_hold_to_the_one_that_adopted_it(
+    lake: ReadLake, shared: list[SharedHold]
+) -> None:
+    context = lake.reading(lease_ms=HOUR)
+    first, _ = await share_hold(context, "first")
+    lent = await first.lend()
+    second, _ = await adopt_hold(context, lent, "second")
+    shared.append(second)
+    await first.expire()
+    await second.move(since=frontier(3))
+    await TaskHold(context, lent).check_standing()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_hold_is_given_up_whatever_becomes_of_the_request(lake: ReadLake, fault: str) -> None:
+    hold, _ = await share_hold(lake.reading(lease_ms=HOUR))
+    next_put(lake.store, fault)
+    await hold.expire()
+    assert await lake.holds().list() == {}
+
+
+async def test_a_hold_is_not_adopted_while_it_is_given_up(lake: ReadLake, shared: list[SharedHold]) -> None:
+    """The one whose write comes first has it."""
+    context = lake.reading(lease_ms=HOUR)
+    first, _ = await share_hold(context)
+    lent = await first.lend()
+    lake.store.hold = True
+    expiring = asyncio.ensure_future(first.expire())
+    async with asyncio.timeout(10):
+        while not lake.store.held:  # noqa: ASYNC110 - a put that nothing tells of
+            await asyncio.sleep(0)
+    lake.store.hold = False
+    second, _ = await adopt_hold(context, lent)
+    shared.append(second)
+    lake.store.release()
+    await expiring
+    await second.lend()
 
 
 async def test_a_shared_hold_renews_itself(lake: ReadLake, shared: list[SharedHold]) -> None:
