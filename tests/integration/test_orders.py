@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import subprocess
@@ -35,7 +36,10 @@ def test_the_example_of_orders_is_right_at_every_time(request: pytest.FixtureReq
 
 def test_ctrl_c_ends_the_example_without_a_word(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--seconds", "60", "--url", str(tmp_path / "orders")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as example:
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    ) as example:
         assert example.stdout is not None
         assert example.stdout.readline().startswith("at ")  # the view runs
         example.send_signal(signal.SIGINT)
