@@ -1,8 +1,9 @@
 """`PlanBuilder`: the compactions under way in one state and those planned so far, which must not disturb each other.
 
 Positions in age order: 0 for the log and L0, ``1 + i`` for run ``i``. A compaction reserves the positions from its
-newest input to the place of its output, over the keys from the lowest to the highest of its inputs. Two compactions
-whose reservations overlap in both are never under way together. So nothing changes between a plan and its commit that
+newest input to the place of its output, over the keys from the lowest to the highest of its inputs; over all keys if it
+takes whole runs, for what joins one of them until its commit would be taken out with it. Two compactions whose
+reservations overlap in both are never under way together. So nothing changes between a plan and its commit that
 it relied on: no key comes to lie below a compaction that was planned to be at the bottom, and no two outputs overlap in
 one run.
 """
@@ -57,10 +58,13 @@ class Reservation(NamedTuple):
     newest: int
     oldest: int
     keys: Keys
+    whole: bool = False
 
     def overlaps(self, other: Reservation) -> bool:
         """Whether the two would disturb each other."""
-        return self.newest <= other.oldest and other.newest <= self.oldest and self.keys.overlaps(other.keys)
+        if self.newest > other.oldest or other.newest > self.oldest:
+            return False
+        return self.whole or other.whole or self.keys.overlaps(other.keys)
 
 
 class PlanBuilder:
@@ -121,7 +125,8 @@ class PlanBuilder:
         sources = (*taken, *of_runs)
         if not sources or (top and self.top_busy):
             return False
-        reservation = self._reservation(bool(top), [*runs, *([] if target is None else [target])], span(sources))
+        of_place = [*runs, *([] if target is None else [target])]
+        reservation = self._reservation(bool(top), of_place, span(sources), whole=bool(runs) and ssts is None)
         if any(reservation.overlaps(other) for other in self._reservations):
             return False
         from_log = max(0, len(taken) - len(self.state.l0))
@@ -164,9 +169,11 @@ class PlanBuilder:
         ordered = sorted(sources, key=lambda sst: sst.first_key)
         return all(before.last_key < after.first_key for before, after in pairwise(ordered))
 
-    def _reservation(self, from_top: bool, runs: Sequence[SortedRun], keys: Keys) -> Reservation:
+    def _reservation(
+        self, from_top: bool, runs: Sequence[SortedRun], keys: Keys, *, whole: bool = False
+    ) -> Reservation:
         places = [1 + self._place[run.id] for run in runs] + [0] * from_top
-        return Reservation(min(places), max(places), keys)
+        return Reservation(min(places), max(places), keys, whole)
 
     def _take(self, reservation: Reservation, sources: Sequence[SstRef], level: int) -> None:
         self._reservations.append(reservation)
@@ -189,4 +196,6 @@ class PlanBuilder:
             for run in self.state.runs
             if run.id in compaction.runs or run.id == target[0] or 0 < run.level == target[1]
         ]
-        self._take(self._reservation(from_top, runs, span(sources)), sources, compaction.target_level)
+        whole = bool(compaction.runs) and compaction.ssts is None
+        reservation = self._reservation(from_top, runs, span(sources), whole=whole)
+        self._take(reservation, sources, compaction.target_level)

@@ -81,7 +81,7 @@ class RegisterCompaction:
         if new.log_end is not None and any(other.log_end is not None for other in state.compactions):
             raise InternalError(f"compaction {new.id} takes the log, which another one that runs has taken")
         _check_free(state, Inputs.of(new))
-        _check_target(state, new.target_run, new.target_level)
+        _check_target(state, Inputs.of(new), new.target_run, new.target_level)
         return replace(state, compactions=(*state.compactions, new), last_run_id=max(state.last_run_id, new.target_run))
 
 
@@ -213,7 +213,7 @@ class MoveSsts:
         if sources is None:
             return None
         _check_free(state, self.inputs)
-        _check_target(state, self.target_run, self.target_level)
+        _check_target(state, self.inputs, self.target_run, self.target_level)
         ssts = [sst for source in sources for sst in source]
         return replace_inputs(state, self.inputs, ssts, target_run=self.target_run, target_level=self.target_level)
 
@@ -266,11 +266,22 @@ def _log_is_there(state: ManifestState, compaction: Compaction) -> bool:
     return compaction.log_end >= state.log_start and len(compaction.l0) == len(state.l0) and newest_runs
 
 
-def _check_target(state: ManifestState, target_run: int, target_level: int) -> None:
-    """A run of its own has a number of its own, or two compactions would join one run."""
-    joins = any(run.id == target_run or (target_level and run.level == target_level) for run in state.runs)
-    if not joins and target_run <= state.last_run_id:
+def _check_target(state: ManifestState, inputs: Inputs, target_run: int, target_level: int) -> None:
+    """A run of its own has a number of its own, or two compactions would join one run. And nothing joins a run that
+    another compaction takes whole: its commit would take that out with the run."""
+    joined = _joined_runs(state, target_run, target_level)
+    if not joined and target_run <= state.last_run_id:
         raise ConflictError(f"run {target_run} was made meanwhile; plan again", outcome="not_applied")
+    for other in state.compactions:
+        whole = other.runs if other.ssts is None else ()
+        taken = inputs.runs if inputs.ssts is None else ()
+        if _common(joined, whole) or _common(taken, _joined_runs(state, other.target_run, other.target_level)):
+            raise ConflictError(f"compaction {other.id}, which runs, is in the way; plan again", outcome="not_applied")
+
+
+def _joined_runs(state: ManifestState, target_run: int, target_level: int) -> list[int]:
+    """The run that an output joins, if there is one."""
+    return [run.id for run in state.runs if run.id == target_run or (target_level and run.level == target_level)]
 
 
 def _registered(state: ManifestState, compaction_id: UUID) -> Compaction | None:

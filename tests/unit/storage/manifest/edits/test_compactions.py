@@ -321,3 +321,22 @@ def test_part_of_a_level_moves_to_the_next() -> None:
     state = replace(STATE, l0=(), runs=levels, last_run_id=5)
     moved = apply(MoveSsts(4, Inputs((), (5,), (keyed(5).object_id,)), 6, 2), state)
     assert [(run.id, run.level, len(run.ssts)) for run in moved.runs] == [(5, 1, 1), (4, 2, 2)]
+
+
+def test_nothing_joins_a_run_that_another_compaction_takes_whole() -> None:
+    state = replace(STATE, runs=(SortedRun(2, (keyed(5, b"a", b"f"),), 1), RUNS[1]), l0=(keyed(9, b"g", b"h"),))
+    whole = compaction(l0=(), runs=(2,), target_level=1)
+    joining = Inputs((keyed(9).object_id,), ())
+    taken = apply(RegisterCompaction(whole), state)
+    with pytest.raises(ConflictError, match="in the way"):
+        MoveSsts(4, joining, 4, 1).apply(taken)
+    with pytest.raises(ConflictError, match="in the way"):
+        RegisterCompaction(compaction(TWO, l0=joining.l0, target_run=2)).apply(taken)
+    begun = apply(RegisterCompaction(compaction(TWO, l0=joining.l0, target_level=1)), state)
+    with pytest.raises(ConflictError, match="in the way"):
+        RegisterCompaction(whole).apply(begun)
+    some = apply(RegisterCompaction(replace(whole, ssts=(keyed(5).object_id,))), state)
+    assert [sst.object_id for sst in apply(MoveSsts(4, joining, 4, 1), some).runs[0].ssts] == [
+        keyed(5).object_id,
+        keyed(9).object_id,
+    ]
