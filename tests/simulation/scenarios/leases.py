@@ -62,6 +62,15 @@ class LeasedDriver:
             self._database.count(f"leases-{info.state}")
 
     async def _load(self, write: Write, mode: Any, timeout_s: float, nap_s: float) -> slate.IngestInfo:
+        if mode == "ingest":
+            return await self._loaded(write, mode, timeout_s, nap_s)
+        attempt = self._database.attempts.begin(self._node.name, self._database.history.now())  # to become the writer
+        try:
+            return await self._loaded(write, mode, timeout_s, nap_s)
+        finally:
+            attempt.ended = min(attempt.ended, self._database.history.now())
+
+    async def _loaded(self, write: Write, mode: Any, timeout_s: float, nap_s: float) -> slate.IngestInfo:
         database, node = self._database, self._node
         async with on(node.runtime).open_ingest(
             database.store(node),
