@@ -13,7 +13,7 @@ from slate_async.collections.core import holding
 from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.reader.handle import ReadHandle
 from slate_async.errors import CorruptionError
-from tests.engine import settle
+from tests.engine import settle, until
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, SleepyClock, at, random_rows, read, revoke
@@ -52,7 +52,7 @@ async def test_a_clone_is_at_the_version_of_its_source_wherever_the_head_is(lake
     source, keeper = await lake.reader(clock=SleepyClock()), await Keeper.claim(lake)
     lake.store.hold = True
     cloning = asyncio.ensure_future(source.clone())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     head = await keeper.round()
     lake.store.release()
     clone = await cloning
@@ -67,7 +67,7 @@ async def test_a_clone_of_a_handle_that_was_revoked_meanwhile_is_refused(lake: R
     source = await lake.reader(clock=SleepyClock())
     lake.store.hold = True
     cloning = asyncio.ensure_future(source.clone())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     lake.store.hold = False
     await revoke(lake)
     lake.store.release()
@@ -87,7 +87,7 @@ async def test_a_clone_that_is_believed_by_itself_would_meet_what_was_compacted(
     source, keeper = await lake.reader(clock=SleepyClock()), await Keeper.claim(lake)
     lake.store.hold = True
     cloning = asyncio.ensure_future(source.clone())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     lake.store.hold = False
     await revoke(lake)
     other = await lake.reader()

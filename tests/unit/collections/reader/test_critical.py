@@ -14,7 +14,7 @@ from slate_async.collections.core.errors import LeaseLostError, SinceError, Toke
 from slate_async.collections.core.holding import Hold
 from slate_async.collections.reader.critical import CriticalHandle, open_critical
 from slate_async.errors import ClosedError, InvalidError
-from tests.engine import settle
+from tests.engine import settle, until
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, read, revoke
@@ -117,7 +117,7 @@ async def test_a_reader_under_it_follows_a_downgrade_that_came_between(lake: Rea
     await keeper.round()
     lake.store.hold = True
     opening = asyncio.ensure_future(pin.reader())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     lake.store.hold = False
     await rival.compare_and_downgrade("", "day 1", 15)
     for _ in range(3):
@@ -133,7 +133,7 @@ async def test_a_reader_under_one_that_is_given_up_meanwhile_is_refused(lake: Re
     pin = await critical(lake)
     lake.store.hold = True
     opening = asyncio.ensure_future(pin.reader())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     lake.store.hold = False
     await (await critical(lake)).expire()
     lake.store.release()

@@ -267,7 +267,7 @@ async def test_a_registration_follows_a_head_that_has_passed_it(lake: ReadLake) 
     await lake.put(between(0, 20), 0, 20)
     lake.store.hold = True
     opening = asyncio.ensure_future(lake.reader())
-    await settle(100)
+    await until(lambda: lake.store.held, "a put of a hold")
     await keeper.round()
     await keeper.round()
     lake.store.release()
