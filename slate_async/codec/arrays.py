@@ -18,7 +18,12 @@ from slate_async.errors import InvalidError
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
+FEW = 32
+"""So many numbers are looked at one by one in less time than numpy takes to begin."""
+
 _OFFSETS: dict[Any, Any] = {pa.binary(): np.int32, pa.large_binary(): np.int64, pa.string(): np.int32}
+_NUMBERS = {pa.uint64().id: np.dtype(np.uint64), pa.int64().id: np.dtype(np.int64)}
+"""Those that are asked for most; to look for one by its name takes as long as all the rest."""
 
 
 def offsets_of(items: list[bytes]) -> Offsets:
@@ -69,11 +74,19 @@ def binary_scalar(item: bytes) -> pa.BinaryScalar:
 
 def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
     """The numbers of ``column``, which has no nulls, without a copy."""
-    dtype = np.dtype(str(column.type))
+    dtype = _NUMBERS.get(column.type.id) or np.dtype(str(column.type))
     if not len(column):
         return np.empty(0, dtype)
     _, data = column.buffers()
     return np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def extremes(numbers: npt.NDArray[np.integer[Any]]) -> tuple[int, int]:
+    """The least and the largest of ``numbers``, of which there is one at least."""
+    if len(numbers) > FEW:
+        return int(numbers.min()), int(numbers.max())
+    listed = numbers.tolist()
+    return min(listed), max(listed)
 
 
 def mask_of(column: pa.BooleanArray) -> Mask:

@@ -53,7 +53,7 @@ class Frontier:
     @classmethod
     def minimum(cls, kind: TimeKind) -> Frontier:
         """The frontier that every time of ``kind`` is beyond."""
-        return cls((kind.minimum,))
+        return _MINIMA[kind]
 
     @classmethod
     def of(cls, value: FrontierLike, kind: TimeKind) -> Frontier:
@@ -61,6 +61,8 @@ class Frontier:
 
         Raises `InvalidError` for times of another kind, for an empty list (`DONE` says so by name), and for more than
         `MAX_ELEMENTS` elements."""
+        if type(value) is int and kind is TimeKind.U64 and 0 <= value <= TIME_END:
+            return cls(((value,),))
         if isinstance(value, Frontier):
             if any(len(element) != kind.coordinates for element in value.elements):
                 raise InvalidError(f"the frontier {value} has no {kind.value} times")
@@ -107,6 +109,9 @@ class Frontier:
 
     def __le__(self, other: Frontier) -> bool:
         """Whether everything beyond ``other`` is beyond this one. Two frontiers may be so neither way round."""
+        mine, its = self.elements, other.elements
+        if len(mine) == len(its) == 1:
+            return times.less_equal(mine[0], its[0])
         return all(self.less_equal(element) for element in other.elements)
 
     def __lt__(self, other: Frontier) -> bool:
@@ -169,6 +174,8 @@ def _minimal(elements: Iterable[Time]) -> tuple[Time, ...]:
     """Those of ``elements`` that are not at or after another one, sorted.
 
     A time sorts after all that are before it, so each needs to be compared with those that were kept only."""
+    if type(elements) is tuple and len(elements) == 1:
+        return elements
     found = set(elements)
     if len(found) == 1:
         return tuple(found)
@@ -181,6 +188,7 @@ def _minimal(elements: Iterable[Time]) -> tuple[Time, ...]:
 
 DONE = Frontier()
 """The empty frontier: nothing comes any more."""
+_MINIMA = {kind: Frontier((kind.minimum,)) for kind in TimeKind}
 
 
 def join_all(frontiers: Iterable[Frontier], start: Frontier) -> Frontier:

@@ -59,6 +59,8 @@ class TimeKind(Enum):
         """``value`` as a time, each number of which is below ``end``.
 
         Raises `InvalidError` for other kinds of times, booleans, and numbers outside 0 to ``end - 1``."""
+        if type(value) is int and self.coordinates == 1 and 0 <= value < end:
+            return (value,)
         numbers = value if isinstance(value, tuple | list) else (value,)
         if len(numbers) != self.coordinates:
             raise InvalidError(f"{value!r} is no {self.value} time: that takes {self._takes}")
@@ -71,6 +73,8 @@ class TimeKind(Enum):
 
 def less_equal(time: Time, other: Time) -> bool:
     """Whether ``time`` is at or before ``other``: in every coordinate. Two times may be so neither way round."""
+    if len(time) == 1:
+        return time[0] <= other[0]
     return all(map(operator.le, time, other))
 
 

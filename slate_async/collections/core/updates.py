@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.codec.arrays import binary_array, mask_of, number_array, numbers_of
+from slate_async.codec.arrays import binary_array, extremes, mask_of, number_array, numbers_of
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.times import TIME_END, TimeKind, Times
@@ -107,12 +107,11 @@ class UpdateSchema:
 
         Integers of other sizes are taken for times and differences. Raises `InvalidError` for a column that is
         missing, unknown, of another type or has nulls it may not have, and for times at or beyond 2**63."""
-        if isinstance(updates, pa.RecordBatch | pa.Table):
-            batch = self._of_columns(updates)
-        elif not isinstance(updates, Iterable):
-            raise InvalidError(f"updates are rows (data, time, diff) or Arrow columns, not {_cut(repr(updates))}")
-        else:
-            batch = self._of_rows(list(updates))
+        if not isinstance(updates, pa.RecordBatch | pa.Table):
+            if not isinstance(updates, Iterable):
+                raise InvalidError(f"updates are rows (data, time, diff) or Arrow columns, not {_cut(repr(updates))}")
+            return self._of_rows(list(updates))
+        batch = self._of_columns(updates)
         for name in self.kind.columns:
             _refuse(batch, numbers_of(batch.column(name)) >= np.uint64(TIME_END), f"{name} is not below 2**63")
         return batch
@@ -164,7 +163,8 @@ def check_within(updates: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) 
     times = schema.times(updates)
     if len(times) == 1 and updates.num_rows and not bounds.upper.is_done:
         (first,), (end,) = bounds.lower.elements[0], bounds.upper.elements[0]
-        if first <= int(times[0].min()) and int(times[0].max()) < end:
+        least, largest = extremes(times[0])
+        if first <= least and largest < end:
             return
     _refuse(updates, ~bounds.lower.mask(times), f"its time is before lower {bounds.lower}")
     _refuse(updates, bounds.upper.mask(times), f"its time is at or beyond upper {bounds.upper}")
@@ -221,6 +221,8 @@ def _named(number: int, make: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _diff(value: Any) -> int:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise InvalidError(f"{value!r} is no difference: it takes an integer")
     if not -(2**63) <= value < 2**63:

@@ -212,5 +212,6 @@ def _fits(name: PendingName, description: Description) -> bool:
         (name.upper, description.upper),
     ]
     return name.writer == description.writer and all(
-        named is None or names.frontier_name(named) == names.frontier_name(said) for named, said in bounds
+        named is None or named == said or names.frontier_name(named) == names.frontier_name(said)
+        for named, said in bounds
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array, numbers_of
+from slate_async.codec.arrays import FEW, extremes, mask_array, numbers_of
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.core.bounds import Bounds
@@ -69,11 +69,18 @@ def checked(updates: UpdatesLike, schema: UpdateSchema, bounds: Bounds) -> pa.Re
     """``updates`` as columns of ``schema``. Raises `InvalidError`, which names the row, for updates of another form,
     for times outside of ``bounds``, and for a sum of differences that does not fit int64."""
     batch = schema.batch(updates)
+    check_values(batch, schema, bounds)
+    return batch
+
+
+def check_values(batch: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) -> None:
+    """Raise as `checked` for times and sums of ``batch``, whose columns are those of ``schema``."""
     check_within(batch, schema, bounds)
     diffs = numbers_of(batch.column(DIFF))
-    if len(diffs) and max(int(diffs.max()), -int(diffs.min())) * len(diffs) >= 2**63:
-        consolidate(batch, schema)  # raises if the sum of one data and time does not fit
-    return batch
+    if len(diffs):
+        least, largest = extremes(diffs)
+        if max(largest, -least) * len(diffs) >= 2**63:
+            consolidate(batch, schema)  # raises if the sum of one data and time does not fit
 
 
 def cut(updates: pa.RecordBatch, schema: UpdateSchema, coverage: Frontier) -> pa.RecordBatch:
@@ -84,4 +91,6 @@ def cut(updates: pa.RecordBatch, schema: UpdateSchema, coverage: Frontier) -> pa
 def sum_of_diffs(updates: pa.RecordBatch) -> int:
     """Of all rows, of which there are fewer than 2**31. It may be beyond int64."""
     diffs = numbers_of(updates.column(DIFF))
+    if len(diffs) <= FEW:
+        return sum(diffs.tolist())
     return (int((diffs >> 32).sum()) << 32) + int((diffs & _LOW).sum())

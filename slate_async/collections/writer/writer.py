@@ -21,7 +21,7 @@ from slate_async.collections.core.names import COMPARE_SHARD, check_name
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
 from slate_async.collections.writer.backlog import Backlog
-from slate_async.collections.writer.batches import Batch, bounds_of, checked, sum_of_diffs
+from slate_async.collections.writer.batches import Batch, bounds_of, check_values, sum_of_diffs
 from slate_async.collections.writer.builder import BatchBuilder, PartsWriter
 from slate_async.collections.writer.compare import CompareAppend, CompareAppends
 from slate_async.collections.writer.definite import DefiniteAppend, DefiniteAppends
@@ -95,13 +95,13 @@ class Writer(LoopHandle):
         Raises `InvalidError` for updates that are wrong, naming the row; `UpperMismatchError` for a gap, or a
         collection that ends elsewhere; `UnavailableError` past the deadline; `ClosedError`."""
         self._guard.check("not_applied")
-        if not isinstance(updates, pa.RecordBatch | pa.Table):
-            updates = self._context.schema.batch(updates)  # a copy of what the caller may change meanwhile
+        of_rows = not isinstance(updates, pa.RecordBatch | pa.Table)
+        given = self._context.schema.batch(updates) if of_rows else updates  # what the caller may change is copied
 
         async def prepare() -> Batch:
             if self._backlog.is_full:
                 await self._backlog.room()
-            return await self._prepared(updates, lower, upper)
+            return await self._prepared(given, lower, upper, of_rows)
 
         await self._append(prepare)
 
@@ -163,19 +163,21 @@ class Writer(LoopHandle):
         return PartsWriter(self._context, self._supervisor, bounds, appends.known(bounds), is_compare=is_compare)
 
     async def _prepared(
-        self, updates: pa.RecordBatch | pa.Table, lower: FrontierLike | None, upper: FrontierLike
+        self, updates: pa.RecordBatch | pa.Table, lower: FrontierLike | None, upper: FrontierLike, of_rows: bool
     ) -> Batch:
+        """``of_rows``: ``updates`` were made of rows here, so they have their columns."""
         self._guard.check("not_applied")
         if is_larger(updates, self._context.part_bytes):
             parts = self._parts(lower, upper)
             await parts.add(updates)
             return await parts.finish()
-        self._context.stats.nbytes += updates.nbytes
+        self._context.stats.nbytes += updates.get_total_buffer_size() if of_rows else updates.nbytes
         schema = self._context.schema
         bounds = bounds_of(self._appends.accepted if lower is None else lower, upper, schema)
 
         def batch() -> Batch:
-            found = checked(updates, schema, bounds)
+            found = updates if of_rows else schema.batch(updates)
+            check_values(found, schema, bounds)
             return Batch(bounds, token, found.num_rows, sum_of_diffs(found), found)
 
         token = self._context.runtime.ids.token()
