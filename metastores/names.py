@@ -105,6 +105,10 @@ class Layout:
         version = _number(key, self.folder + self.before, f".{token}") if _TOKEN.match(token) else None
         return None if version is None else VersionRef(version, token)
 
+    def is_of_bodies(self, key: str) -> bool:
+        """Whether ``key`` says that the versions are bodies, whose head is in another metastore."""
+        return key in (self.current, self.elsewhere) or self.body_ref(key) is not None
+
 
 MANIFEST = Layout("manifest", "database", "manifest/", after=".manifest")
 """Versions of a database's manifest."""

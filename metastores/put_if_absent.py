@@ -311,7 +311,7 @@ class PutIfAbsentMetaStore:
                     versions.append((version, listed))
                 elif (raised := self._layout.boundary_of(listed.key)) is not None:
                     boundary = max(boundary, raised)
-                else:
+                elif self._layout.is_of_bodies(listed.key):
                     foreign = listed.key
         return Listing(tuple(versions), boundary, foreign)
 

@@ -165,7 +165,7 @@ async def _garbage(
     picture: Picture | None,
 ) -> GarbageView:
     foreign = len(listing.foreign)
-    if picture is None or listing.findings:
+    if picture is None:
         return GarbageView(known=False, foreign=foreign)
     merged = {found.key: found for found in picture.dead_merged(head.epoch)}
     epochs = {key: name.epoch for key, name, _ in listing.merged}

@@ -9,8 +9,6 @@ from slate_async.collections.core import names
 from slate_async.collections.core.names import MergedName
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import Listed
-from slate_async.collections.verify.report import CollectionFinding, finding_of
-from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectInfo
 
 
@@ -21,37 +19,18 @@ class Listing:
     merged: parts, too, each with the name of its batch
     holds: when each reader's was written, in milliseconds by the store's clock
     foreign: key and size of what has no name that a collection gives
-    findings: folders that could not be listed, because of an object in them that is damaged so
     """
 
     merged: list[tuple[str, MergedName, int]] = field(default_factory=list)
     pending: list[Listed] = field(default_factory=list)
     holds: dict[str, int] = field(default_factory=dict)
     foreign: list[tuple[str, int]] = field(default_factory=list)
-    findings: list[CollectionFinding] = field(default_factory=list)
 
 
 async def list_all(context: ReaderContext) -> Listing:
-    """List the folder; if an object in it cannot be listed, those of its folders that can be.
-
-    Raises `UnavailableError`."""
+    """List the folder. Raises `UnavailableError`."""
     listing = Listing()
-    try:
-        await _list(context, listing, "")
-    except CorruptionError:
-        listing = Listing()
-        for prefix in (names.MERGED_BATCHES, names.PENDING_BATCHES, names.READERS):
-            try:
-                await _list(context, listing, prefix)
-            except CorruptionError as error:
-                found = finding_of(error)
-                listing.findings.append(replace(found, what=f"{found.what}; {prefix} cannot be listed"))
-    return listing
-
-
-async def _list(context: ReaderContext, listing: Listing, prefix: str) -> None:
-    """Add what has names that begin with ``prefix``, all of it or nothing."""
-    infos = await context.answered(f"a listing of {prefix or 'all objects'}", lambda: _infos(context, prefix))
+    infos = await context.answered("a listing of all objects", lambda: _infos(context))
     kind = context.schema.kind
     for info in infos:
         if merged := names.parse_merged(info.key, kind):
@@ -62,10 +41,11 @@ async def _list(context: ReaderContext, listing: Listing, prefix: str) -> None:
             listing.holds[reader] = info.last_modified_ms
         elif not _is_version(info.key):
             listing.foreign.append((info.key, info.size))
+    return listing
 
 
-async def _infos(context: ReaderContext, prefix: str) -> list[ObjectInfo]:
-    return [info async for info in context.store.list(prefix)]
+async def _infos(context: ReaderContext) -> list[ObjectInfo]:
+    return [info async for info in context.store.list()]
 
 
 def _is_version(key: str) -> bool:

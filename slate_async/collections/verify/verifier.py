@@ -72,7 +72,7 @@ class _Verification:
         merged = await self._merged(versions, listing)
         pending = await self._pending(_lowest_area(context, versions, lowest), head, listing)
         notes = [*versions.notes, *pending.notes, *_foreign(listing)]
-        findings = [*versions.findings, *holds.findings, *listing.findings]
+        findings = [*versions.findings, *holds.findings]
         if damage is not None and not versions.findings:
             findings.append(damage)
         findings += [finding for checked in merged for finding in checked.findings] + pending.findings

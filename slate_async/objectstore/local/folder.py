@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from slate_async.errors import CorruptionError
 from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
 from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder
@@ -241,13 +242,19 @@ class Folder:
         return walk(self._root, prefix, start_after)
 
     def page(self, pages: Iterator[tuple[str, Path]], count: int) -> tuple[list[ObjectInfo], bool]:
-        """The next objects of a walk, and whether it may have more. Objects removed meanwhile are left out."""
+        """The next objects of a walk, and whether it may have more. Objects removed meanwhile are left out. One that is
+        damaged, or foreign, is there without an etag: a read of it says what is wrong."""
         found = []
         names = list(islice(pages, count))
-        for key, _ in names:
+        for key, path in names:
             try:
                 info = self.info(key)
             except ObjectNotFoundError:
+                continue
+            except CorruptionError:
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    found.append(ObjectInfo(key, status.st_size, "", status.st_mtime_ns // 1_000_000))
                 continue
             found.append(ObjectInfo(key, info.size, info.etag, info.last_modified_ms))
         if not names:

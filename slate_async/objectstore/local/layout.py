@@ -3,8 +3,8 @@
 The object ``a/b`` is the file ``a/b.obj`` below the store's folder. The suffix lets the objects ``a`` and ``a/b``
 stand beside each other. ``%`` in a key is written ``%25``, and a folder's name that ends in ``.obj`` ends in
 ``%2Eobj``; so a name with ``%`` before anything but two hex digits can never belong to a key. Such names are the
-store's own: ``%tmp`` (temporary files) and ``%cas`` (claims). Names that begin with ``.`` and lack the suffix are
-ignored; any other file is somebody else's and an error, for two owners of one folder end badly.
+store's own: ``%tmp`` (temporary files) and ``%cas`` (claims). Any other file is somebody else's and left alone.
+Links to folders are refused: objects in them would be found by their key and be missing in listings.
 
 The walk yields keys in byte order, not in the order of names: a file's key ends where a folder's goes on with
 ``/``, so folders sort as if their name ended in ``/``.
@@ -37,8 +37,8 @@ def _folder_name(segment: str) -> str:
 def walk(root: Path, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
     """Keys that start with ``prefix`` and are greater than ``start_after``, in byte order, with their paths.
 
-    Folders are read one at a time, as the walk gets there. Raises `OSError`, and `InvalidError` at a file
-    that is no object."""
+    Folders are read one at a time, as the walk gets there. Raises `OSError`, and `ConfigError` at a link to a
+    folder."""
     yield from _walk(root, "", prefix, start_after)
 
 
@@ -62,13 +62,14 @@ def _entries(folder: Path, folder_key: str) -> list[tuple[str, str]]:
                 if entry.name in (TEMPORARY_FOLDER, CLAIMS_FOLDER):
                     continue  # this store's, or deeper down those of a store nested in it
                 if entry.name.endswith(SUFFIX):
-                    found.append((folder_key + unquote(entry.name[: -len(SUFFIX)]), entry.name))
+                    if entry.is_file():
+                        found.append((folder_key + unquote(entry.name[: -len(SUFFIX)]), entry.name))
                 elif entry.is_dir(follow_symlinks=False):
                     found.append((folder_key + unquote(entry.name) + "/", entry.name))
-                elif not entry.name.startswith("."):
+                elif entry.is_symlink() and entry.is_dir():
                     raise ConfigError(
-                        f"{entry.path} is not an object of this store: its folder is not a slate database, or holds"
-                        " other files as well; choose an empty path, or keep other files elsewhere"
+                        f"{entry.path} is a link to a folder, which would not be listed: put the folder itself there,"
+                        " or mount it"
                     )
     except FileNotFoundError:
         return []

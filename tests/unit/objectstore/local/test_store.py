@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slate_async.errors import ClosedError, CorruptionError, InvalidError
+from slate_async.errors import ClosedError, ConfigError, CorruptionError
 from slate_async.objectstore.local import LocalStore, claims
 from slate_async.objectstore.local import file as object_file
 from slate_async.objectstore.local.claims import Claims, Verdict
@@ -187,13 +187,31 @@ async def test_names_are_given_only_to_synced_files_and_synced_before_the_answer
     assert events == ["rename temporary", "sync a/b"]
 
 
-async def test_foreign_files_are_refused(store: LocalStore, tmp_path: Path) -> None:
-    await store.put("a", b"1")
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidError, match=r"notes\.txt.*not a slate database.*choose an empty path"):
+async def test_foreign_files_are_left_alone(store: LocalStore, tmp_path: Path) -> None:
+    """Those with the suffix of objects are listed by their names: a damaged object must not be missing in a listing."""
+    await store.put("a/b", b"1")
+    for folder in (tmp_path, tmp_path / "a"):
+        (folder / "notes.txt").write_text("mine")
+        (folder / "folder" / "deep.obj").mkdir(parents=True)
+        (folder / "no-file.obj").mkdir()
+        os.mkfifo(folder / "pipe.obj")
+        (folder / "stray.obj").write_bytes(b"mine")
+    listed = {info.key: (info.size, bool(info.etag)) async for info in store.list()}
+    assert listed == {"a/b": (1, True), "a/stray": (4, False), "stray": (4, False)}
+    with pytest.raises(CorruptionError, match="a/stray"):
+        await store.get("a/stray")
+    await store.delete(["stray"])
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+async def test_links_to_folders_are_refused(store: LocalStore, tmp_path: Path) -> None:
+    """What lies in them would be found by its key, and be missing in listings."""
+    await store.put("a/b", b"1")
+    (tmp_path / "a").rename(tmp_path / "elsewhere")
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    assert (await store.get("a/b")).data == b"1"
+    with pytest.raises(ConfigError, match="a is a link to a folder, which would not be listed"):
         [info async for info in store.list()]
-    (tmp_path / "notes.txt").rename(tmp_path / ".notes")
-    assert [info.key async for info in store.list()] == ["a"]
 
 
 def test_the_walk_is_in_byte_order(tmp_path: Path) -> None:
