@@ -43,6 +43,7 @@ def draw(output: Output, found: Overview) -> None:
             ]
             for layer in found.layers
         ],
+        headed=True,
     )
     most = max((shard.nbytes for shard in found.shards), default=0)
     output.table(
@@ -59,12 +60,16 @@ def draw(output: Output, found: Overview) -> None:
             ]
             for shard in found.shards
         ],
+        headed=True,
     )
     output.table(
         "holds",
         ("reader", "note", "version", "since", "lease", "renewed", "keeps"),
         [[hold.reader, hold.note, *ages(hold)] for hold in found.holds],
+        headed=True,
     )
+    if not output.out.is_terminal:
+        output.line("")
     output.line(garbage(found))
 
 

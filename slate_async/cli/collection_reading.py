@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from slate_async.collections.core.times import TIME_END, TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.info import schema_of
 from slate_async.errors import InvalidError
+
+EMPTY = "''"
+"""How a condition says that a text is empty."""
 
 
 async def last_definite(collection: slate_async.Collection, kind: TimeKind) -> tuple[int, ...]:
@@ -43,7 +47,7 @@ async def snapshot(
             rows = 0
             async with await reader.snapshot(time, conditions) as found:
                 async for batch in found.batches():
-                    kept = batch if limit is None else batch.slice(0, limit - rows)
+                    kept = batch if limit is None else batch.slice(0, min(limit - rows, batch.num_rows))
                     rows += kept.num_rows
                     _print_rows(session.output, kept.drop_columns(list(schema.kind.columns)), encoding)
                     if limit is not None and rows >= limit:
@@ -59,19 +63,22 @@ async def _time(collection: slate_async.Collection, kind: TimeKind, as_of: str |
 
 def parse_condition(text: str, schema: UpdateSchema) -> tuple[str, str] | tuple[str, str, Any]:
     """A condition as people write it. Raises `InvalidError`."""
-    column, _, rest = text.strip().partition(" ")
-    rest = rest.strip()
-    if rest in ("is null", "is not null"):
-        return column, rest
-    operator, _, value = rest.partition(" ")
-    if operator not in ("==", "!=", "<", "<=", ">", ">=") or column not in schema.data.names:
+    said = text.strip()
+    names = schema.data.names
+    column = max((name for name in names if said.startswith(f"{name} ")), key=len, default="")
+    operator, _, value = said[len(column) :].strip().partition(" ")
+    if column and f"{operator} {value.strip()}" in ("is null", "is not null"):
+        return column, f"{operator} {value.strip()}"
+    if not column or operator not in ("==", "!=", "<", "<=", ">", ">="):
         raise InvalidError(
-            f'--where: {text!r} is no condition, such as "{schema.data.names[0]} == x"; columns are'
-            f" {', '.join(schema.data.names)}"
+            f'--where: {text!r} is no condition, such as "{names[0]} == x"; columns are {", ".join(names)}'
         )
+    if not value.strip():
+        raise InvalidError(f"--where: {text!r} says no value behind {operator}; an empty text is {EMPTY}")
     kind = schema.data.field(column).type
+    wanted = "" if value.strip() == EMPTY else value.strip()
     try:
-        return column, operator, pa.scalar(value.strip()).cast(kind).as_py()
+        return column, operator, pa.scalar(wanted).cast(kind).as_py()
     except pa.ArrowException as error:
         raise InvalidError(f"--where: {value.strip()!r} is no {kind}") from error
 
@@ -111,7 +118,7 @@ def _print_delta(output: Output, delta: slate_async.collections.Delta, encoding:
         for batch in delta.updates.to_batches():
             _print_rows(output, batch, encoding)
         output.line(f"-- {delta.upper}")
-    output.out.file.flush()
+    output.flush()
 
 
 def _print_rows(output: Output, rows: pa.RecordBatch, encoding: Encoding) -> None:
@@ -137,9 +144,14 @@ def _shown(value: Any, encoding: Encoding, charset: str) -> str:
 def _json_rows(rows: pa.RecordBatch, encoding: Encoding) -> Iterator[dict[str, Any]]:
     for row in rows.to_pylist():
         yield dict(
-            json_field(name, value, encoding) if isinstance(value, bytes) else (name, value)
+            json_field(name, value, encoding) if isinstance(value, bytes) else (name, _json_value(value))
             for name, value in row.items()
         )
+
+
+def _json_value(value: Any) -> Any:
+    """JSON has no numbers that are not finite; `append` reads these texts again."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 async def schema_of_collection(collection: slate_async.Collection) -> UpdateSchema:

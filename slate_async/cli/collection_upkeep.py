@@ -115,6 +115,8 @@ async def readers(session: Session, name: str) -> int:
         for hold in found.holds:
             session.output.json(asdict(hold))
         return OK
+    if not found.holds:
+        session.output.note(f"nobody reads {name}")
     rows = [[hold.reader, hold.note, *ages(hold)] for hold in found.holds]
     session.output.table(name, ("reader", "note", "version", "since", "lease", "renewed", "keeps"), rows)
     return OK
@@ -156,7 +158,7 @@ def _tell_epoch(output: Output, name: str, epoch: int | None) -> None:
         output.json({"collection": name, "epoch": epoch})
     else:
         output.line(f"{name}: " + ("no longer its controller" if epoch is None else f"controller of epoch {epoch}"))
-    output.out.file.flush()  # a reader of the pipe must not wait for a full buffer
+    output.flush()  # a reader of the pipe must not wait for a full buffer
 
 
 async def collect(session: Session, name: str, *, dry_run: bool) -> int:

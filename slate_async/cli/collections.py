@@ -15,12 +15,13 @@ import typer
 import slate_async
 from slate_async.cli import collection_reading
 from slate_async.cli.collection_reading import parse_frontier, schema_of_collection
-from slate_async.cli.collection_rows import DIFF, batches_of
+from slate_async.cli.collection_rows import DIFF, UpdatesFile, rows_of
 from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.exit_codes import OK
 from slate_async.cli.session import Session
 from slate_async.cli.sources import Format
-from slate_async.collections.core.times import TimeKind
+from slate_async.collections.core.times import TIME_END, TimeKind
+from slate_async.collections.writer.batches import bounds_of
 from slate_async.errors import InvalidError
 
 commands = typer.Typer(
@@ -193,6 +194,8 @@ async def show_list(session: Session) -> int:
         for fields in found:
             session.output.json(fields)
         return OK
+    if not found:
+        session.output.note(f"there is no collection in {session.path}")
     rows = [[_cell(value) for value in fields.values()] for fields in found]
     session.output.table("collections", ("name", "state", "life", "time", "appends", "data"), rows)
     return OK
@@ -217,20 +220,30 @@ async def append(
 ) -> int:
     """Append a file, as one batch in bounded memory."""
     lower, upper = bounds
+    given_file = UpdatesFile.named(file, form)
     async with session.lake() as lake:
         collection = lake.collection(name)
         schema = await schema_of_collection(collection)
         given = {DIFF: 1} if at is None else {DIFF: 1, **dict.fromkeys(schema.kind.columns, at)}
         if upper is None and (at is None or schema.kind is not TimeKind.U64):
             raise InvalidError("say where the batch ends: --upper FRONTIER; or one time for all rows: --at TIME")
-        end = at + 1 if upper is None and at is not None else parse_frontier(upper or "", schema.kind, "--upper")
+        if at is not None and at >= TIME_END:
+            raise InvalidError(f"--at: {at} is no time: those are below 2**63")
+        end = parse_frontier(str((at or 0) + 1) if upper is None else upper, schema.kind, "--upper")
         rows = 0
         async with collection.writer(writer) as opened:
             begin = opened.upper if lower is None else parse_frontier(lower, schema.kind, "--lower")
+            if lower is None and not begin <= end:
+                raise InvalidError(
+                    f"{name} is written up to {begin} already, and the batch would end at {end}; to repeat an append,"
+                    " give the --lower it had"
+                )
+            within = bounds_of(begin, end, schema)
             async with opened.batch(begin, upper=end) as batch:
-                async for updates in batches_of(file, form, schema.arrow, given):
-                    await batch.add(updates)
-                    rows += updates.num_rows
+                async for found in rows_of(given_file, schema.arrow, given):
+                    found.check(schema, within)
+                    await batch.add(found.updates)
+                    rows += found.updates.num_rows
             reached = opened.upper
     session.output.fields("appended", {"collection": name, "rows": rows, "lower": str(begin), "upper": str(reached)})
     return OK

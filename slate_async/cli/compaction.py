@@ -134,4 +134,4 @@ class Progressing:
             reason = f": {event.message}" if event.message else ""
             place = f"level {event.level}" if event.level else "a sorted run"
             self._output.line(f"{event.kind} {name} to {place}{rows}{reason}")
-        self._output.out.file.flush()  # a reader of the pipe must not wait for a full buffer
+        self._output.flush()  # a reader of the pipe must not wait for a full buffer

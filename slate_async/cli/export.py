@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from slate_async.cli.encoding import Encoding, json_field, show
 from slate_async.cli.exit_codes import OK
 from slate_async.cli.keyvalue import Bounds
-from slate_async.cli.output import counted
+from slate_async.cli.output import counted, naming_standard_output
 from slate_async.cli.session import Session
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import iso_time
@@ -124,7 +124,8 @@ def _sink(path: Path, form: ExportFormat, encoding: Encoding, columns: list[str]
         with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
             yield _Parquet(writer)
     elif path == DASH:
-        yield _text_sink(sys.stdout, form, encoding, columns)
+        with naming_standard_output():
+            yield _text_sink(sys.stdout, form, encoding, columns)
     else:
         with path.open("w", encoding="utf-8", newline="") as stream:
             yield _text_sink(stream, form, encoding, columns)

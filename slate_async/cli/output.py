@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+
+@contextmanager
+def naming_standard_output() -> Iterator[None]:
+    """Errors of writing in the body say that it was standard output that could not be written, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = "standard output"
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +38,13 @@ class Output:
 
     def line(self, text: str) -> None:
         """One line of result, as it is: never wrapped, tabs kept."""
-        self.out.file.write(text + "\n")
+        with naming_standard_output():
+            self.out.file.write(text + "\n")
+
+    def flush(self) -> None:
+        """Let nothing wait in a buffer."""
+        with naming_standard_output():
+            self.out.file.flush()
 
     def note(self, text: str) -> None:
         """One line to standard error; silent with ``--json``."""
@@ -56,11 +74,12 @@ class Output:
 
     def raw(self, *parts: bytes) -> None:
         """Bytes as they are."""
-        self.out.file.flush()
-        stream = sys.stdout.buffer
-        for part in parts:
-            stream.write(part)
-        stream.flush()
+        with naming_standard_output():
+            self.out.file.flush()
+            stream = sys.stdout.buffer
+            for part in parts:
+                stream.write(part)
+            stream.flush()
 
     def fields(self, title: str, values: Mapping[str, Any]) -> None:
         """Names and values, nested ones as ``outer.inner``: a table of two columns, or one JSON object."""
@@ -69,9 +88,15 @@ class Output:
             return
         self.table(title, ("", ""), flatten(values))
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table; tab-separated lines where standard output is not a terminal. Cells are made `harmless`."""
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool = False) -> None:
+        """A table; tab-separated lines where standard output is not a terminal. Cells are made `harmless`.
+
+        headed: the lines begin with the title and the names of columns, for people who read several tables"""
         if not self.out.is_terminal:
+            if headed:
+                self.line("")
+                self.line(f"{title}:")
+                self.line("\t".join(columns))
             for row in rows:
                 self.line("\t".join(map(harmless, row)))
             return

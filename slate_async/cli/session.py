@@ -176,7 +176,7 @@ class Session:
         try:
             with interruptible():
                 code = asyncio.run(until_terminated(self._reached(command)))
-            self.output.out.file.flush()
+            self.output.flush()
             return code
         except BrokenPipeError:
             # What is still buffered can go nowhere; without this the interpreter complains while exiting.

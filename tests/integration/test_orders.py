@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,31 @@ def test_the_example_of_orders_is_right_at_every_time(request: pytest.FixtureReq
     assert times > 20
 
 
-def test_ctrl_c_ends_the_example_without_a_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)],
+    ids=lambda numbers: "-".join(number.name for number in numbers),
+)
+def test_a_signal_ends_the_example_and_all_its_processes_without_a_word(
+    signals: tuple[signal.Signals, ...], tmp_path: Path
+) -> None:
     command = [sys.executable, str(SCRIPT), "--seconds", "60", "--url", str(tmp_path / "orders")]
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard
     ) as example:
         assert example.stdout is not None
         assert example.stdout.readline().startswith("at ")  # the view runs
-        example.send_signal(signal.SIGINT)
+        assert len(processes_of(tmp_path)) >= 4  # one may be killed just now
+        for number in signals:
+            example.send_signal(number)
+            time.sleep(0.01)  # it is ending
         _, err = example.communicate(timeout=60)
-    assert (example.returncode, err) == (130, "")
+    assert (example.returncode, err) == (128 + signals[0], "")
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Those that were given a path in ``folder``."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if f"{folder}/" in line]

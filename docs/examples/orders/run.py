@@ -10,9 +10,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
+import subprocess
 import sys
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import places
 from check import equal_at_every_time
@@ -23,47 +27,49 @@ HERE = Path(__file__).resolve().parent
 
 
 class Processes:
-    """Those that run now, by name."""
+    """Those that run now, by name.
+
+    They are started and ended without an await, so that nothing comes between a process and its entry here. Each has a
+    session of its own: a Ctrl-C in the terminal is for this process, which ends the others."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        self.running: dict[str, asyncio.subprocess.Process] = {}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.killed = 0
 
-    async def start(self, name: str, script: str, *arguments: str) -> None:
+    def start(self, name: str, script: str, *arguments: str) -> None:
         """A process of its own, which writes what it says to a file."""
+        command = [sys.executable, str(HERE / script), self.url, *arguments]
         with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = await asyncio.create_subprocess_exec(
-                sys.executable, str(HERE / script), self.url, *arguments, stdout=log, stderr=log
-            )
+            self.running[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
-    async def begin(self, name: str) -> None:
+    def begin(self, name: str) -> None:
         """A relay, or the view."""
         if name == "view":
-            await self.start(name, "view.py")
+            self.start(name, "view.py")
         else:
-            await self.start(name, "relays.py", name)
+            self.start(name, "relays.py", name)
 
     def check(self) -> None:
         """Raise RuntimeError if one has failed."""
         for name, process in self.running.items():
-            if process.returncode:
+            if process.poll():
                 raise RuntimeError(f"{name} has failed; its log says why")
 
-    async def kill(self, name: str) -> None:
+    def kill(self, name: str) -> None:
         """SIGKILL: it finishes nothing."""
         self.check()
-        process = self.running.pop(name)
+        process = self.running[name]
         process.kill()
-        await process.wait()
+        process.wait()
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """All of them."""
         for process in self.running.values():
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            process.kill()
+        for process in self.running.values():
+            process.wait()
 
 
 async def disturb(processes: Processes, rng: random.Random) -> None:
@@ -71,9 +77,9 @@ async def disturb(processes: Processes, rng: random.Random) -> None:
     while True:
         await asyncio.sleep(rng.uniform(1.0, 3.0))
         name = rng.choice(("view", "view", "relay-a", "relay-b"))
-        await processes.kill(name)
+        processes.kill(name)
         processes.killed += 1
-        await processes.begin(name)
+        processes.begin(name)
 
 
 async def shown(revenue: slate.collections.ReadHandle, as_of: int) -> None:
@@ -102,16 +108,16 @@ async def run(url: str, seconds: float, seed: int, folder: Path, *, spark: bool)
         customers = await lake.create(places.CUSTOMERS, data=data, appends="compare")
         revenue = await lake.create(places.REVENUE, data=places.REVENUE_ROWS, appends="compare")
         try:
-            await processes.start("shop", "shop.py", str(seed), str(closing))
+            processes.start("shop", "shop.py", str(seed), str(closing))
             while not await is_open(url):
                 processes.check()
                 await asyncio.sleep(0.1)
             for name in ("relay-a", "relay-b", "view"):
-                await processes.begin(name)
+                processes.begin(name)
             background = [asyncio.create_task(work) for work in (disturb(processes, rng), watch(revenue))]
             await asyncio.wait(background, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             closing.touch()
-            await asyncio.wait_for(processes.running["shop"].wait(), 60)
+            await asyncio.to_thread(processes.running["shop"].wait, 60)
             last = int(closing.read_text())
             async with asyncio.timeout(120):
                 await shown(revenue, last)  # which waits until the view is there
@@ -120,14 +126,17 @@ async def run(url: str, seconds: float, seed: int, folder: Path, *, spark: bool)
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.result()
+            processes.end()
+            readers = {places.ORDERS: orders, places.CUSTOMERS: customers, places.REVENUE: revenue}
+            times = await equal_at_every_time(readers, last + 1)
+            if spark:
+                processes.start("spark", "spark_view.py", str(last))
+                if await asyncio.to_thread(processes.running["spark"].wait):
+                    raise RuntimeError("Spark computed another view, or failed")
+                said = (folder / "spark.log").read_text().splitlines()
+                print(*(line for line in said if line.startswith("Spark computes")))
         finally:
-            await processes.end()
-        readers = {places.ORDERS: orders, places.CUSTOMERS: customers, places.REVENUE: revenue}
-        times = await equal_at_every_time(readers, last + 1)
-        if spark:
-            job = await asyncio.create_subprocess_exec(sys.executable, str(HERE / "spark_view.py"), url, str(last))
-            if await job.wait():
-                raise RuntimeError("Spark computed another view, or failed")
+            processes.end()
     print(f"{processes.killed} processes were killed; the view equals a recomputation at all {times} times")
 
 
@@ -138,6 +147,24 @@ async def is_open(url: str) -> bool:
             return True
     except slate.NotFoundError:
         return False
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
+    """The exit code: 0 when ``work`` is done, or that of the signal by which it was told to stop. It is told as often
+    as signals come, and ends its processes before it waits for anything."""
+    task, signals = asyncio.ensure_future(work), list[int]()
+
+    def stop(number: int) -> None:
+        signals.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    await asyncio.wait([task])
+    if not signals:
+        task.result()
+    return 128 + signals[0] if signals else 0
 
 
 def main() -> None:
@@ -151,13 +178,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
         url = asked.url or Path(folder).as_uri()
         try:
-            asyncio.run(run(url, asked.seconds, asked.seed, Path(folder), spark=asked.spark))
-        except KeyboardInterrupt:  # the processes have ended, and nothing failed
-            sys.exit(130)
+            code = asyncio.run(until_stopped(run(url, asked.seconds, asked.seed, Path(folder), spark=asked.spark)))
         except BaseException:
             for log in sorted(Path(folder).glob("*.log")):
                 print(f"---- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
             raise
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ DATA = "data"
 DIFF = "_diff"
 
 Diffs: TypeAlias = npt.NDArray[np.int64]
+Place: TypeAlias = Callable[[int], str]
+"""What errors call the row of a batch that has this number: where it comes from."""
 UpdatesLike: TypeAlias = pa.RecordBatch | pa.Table | Iterable[tuple[Any, Any, int]]
 """What users append: columns, or ``(data, time, diff)``. Data of several columns are a tuple or a mapping."""
 
@@ -112,8 +114,7 @@ class UpdateSchema:
                 raise InvalidError(f"updates are rows (data, time, diff) or Arrow columns, not {_cut(repr(updates))}")
             return self._of_rows(list(updates))
         batch = self._of_columns(updates)
-        for name in self.kind.columns:
-            _refuse(batch, numbers_of(batch.column(name)) >= np.uint64(TIME_END), f"{name} is not below 2**63")
+        check_times(batch, self)
         return batch
 
     def _of_columns(self, updates: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
@@ -158,16 +159,30 @@ class UpdateSchema:
         return [array_of([row[at] for row in rows], field) for at, field in enumerate(self.data)]
 
 
-def check_within(updates: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) -> None:
-    """Raise `InvalidError` unless the times of all ``updates`` are beyond the lower of ``bounds`` and not its upper."""
+def numbered(row: int) -> str:
+    """What errors call a row of a batch."""
+    return f"row {row}"
+
+
+def check_times(updates: pa.RecordBatch, schema: UpdateSchema, place: Place = numbered) -> None:
+    """Raise `InvalidError` unless the times of all ``updates`` are below 2**63. ``place``: what to call a row."""
+    for name in schema.kind.columns:
+        wrong = numbers_of(updates.column(name)) >= np.uint64(TIME_END)
+        _refuse(updates, wrong, f"{name} is not below 2**63", place)
+
+
+def check_within(updates: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds, place: Place = numbered) -> None:
+    """Raise `InvalidError` unless the times of all ``updates`` are beyond the lower of ``bounds`` and not its upper.
+
+    place: what to call a row"""
     times = schema.times(updates)
     if len(times) == 1 and updates.num_rows and not bounds.upper.is_done:
         (first,), (end,) = bounds.lower.elements[0], bounds.upper.elements[0]
         least, largest = extremes(times[0])
         if first <= least and largest < end:
             return
-    _refuse(updates, ~bounds.lower.mask(times), f"its time is before lower {bounds.lower}")
-    _refuse(updates, bounds.upper.mask(times), f"its time is at or beyond upper {bounds.upper}")
+    _refuse(updates, ~bounds.lower.mask(times), f"its time is before lower {bounds.lower}", place)
+    _refuse(updates, bounds.upper.mask(times), f"its time is at or beyond upper {bounds.upper}", place)
 
 
 def row_text(updates: pa.RecordBatch, row: int) -> str:
@@ -176,10 +191,10 @@ def row_text(updates: pa.RecordBatch, row: int) -> str:
     return ", ".join(f"{name}={_cut(repr(_value(value)))}" for name, value in values.items())
 
 
-def _refuse(updates: pa.RecordBatch, wrong: Mask, why: str) -> None:
+def _refuse(updates: pa.RecordBatch, wrong: Mask, why: str, place: Place) -> None:
     if wrong.any():
         row = int(wrong.argmax())
-        raise InvalidError(f"row {row} ({row_text(updates, row)}): {why}")
+        raise InvalidError(f"{place(row)} ({row_text(updates, row)}): {why}")
 
 
 def _column(column: pa.Array | pa.ChunkedArray, field: pa.Field, is_number: bool) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import slate_async
-from slate_async.cli.collection_rows import batches_of
+from slate_async.cli.collection_rows import UpdatesFile, rows_of
 from slate_async.errors import InvalidError
 from tests.unit.cli.conftest import Run
 
@@ -85,6 +85,8 @@ def test_a_file_is_appended_whole(form: str, slate: Run, orders: str, tmp_path: 
     assert slate("collection", "snapshot", "orders", "--as-of", "2", path=orders).out == "ann\t5\t1\nbob\t-\t2\n"
     now = slate("collection", "snapshot", "orders", path=orders, options=("--json",))
     assert now.objects == [{"customer": "bob", "total": None, "_diff": 2}]
+    huge = slate("collection", "snapshot", "orders", "--limit", str(2**70), path=orders)
+    assert (huge.code, huge.out) == (0, "bob\t-\t2\n")
 
 
 def test_one_time_for_all_rows_ends_behind_it(slate: Run, orders: str, tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_one_time_for_all_rows_ends_behind_it(slate: Run, orders: str, tmp_path:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("o.csv", "customer,total,_time\nann,5,2\n", "the file has its own _time, and --at gives one"),
+        ("o.csv", "customer,total,_time\nann,5,2\n", "o.csv has its own _time, and --at gives one"),
         (
             "o.jsonl",
             '{"customer":"ann"}\n{"customer":"bob","_time":2}\n',
@@ -185,10 +187,16 @@ def test_commands_leave_no_holds(slate: Run, orders: str, tmp_path: Path) -> Non
         (("snapshot", "orders", "--as-of", "done"), "--as-of: 'done' is no time"),
         (("snapshot", "orders", "--as-of", "0", "--where", "total"), "--where: 'total' is no condition"),
         (("snapshot", "orders", "--as-of", "0", "--where", "sum > 5"), "columns are customer, total"),
+        (("snapshot", "orders", "--as-of", "0", "--where", "sum is null"), "columns are customer, total"),
+        (("snapshot", "orders", "--as-of", "0", "--where", "customer >"), "no value behind >; an empty text is ''"),
+        (("snapshot", "orders", "--as-of", "0", "--where", "customer >  "), "no value behind >"),
         (("snapshot", "orders", "--as-of", "0", "--where", "total > much"), "--where: 'much' is no int64"),
         (("listen", "orders", "--as-of", "0", "--until", "x"), "--until: 'x' is no frontier"),
         (("append", "orders", "nothing.csv", "--at", "0"), "there is no file nothing.csv"),
         (("append", "orders", "FILE"), "say where the batch ends"),
+        (("append", "orders", ".", "--at", "0", "--format", "csv"), ". is not a regular file"),
+        (("append", "orders", "FILE", "--at", str(2**63)), "--at: 9223372036854775808 is no time"),
+        (("append", "orders", "FILE", "--at", str(2**70)), "is no time: those are below 2**63"),
         (("append", "orders", "FILE", "--upper", "9", "--lower", "x"), "--lower: 'x' is no frontier"),
         (("append", "orders", "FILE", "--upper", "9"), "has no column _time; give --at TIME"),
         (("append", "orders", "FILE", "--at", "0", "--writer", "Me"), "'Me' is no name of a writer"),
@@ -246,8 +254,70 @@ async def test_parquet_is_read_in_columns_of_the_collection(tmp_path: Path) -> N
     pq.write_table(pa.table({"n": pa.array([1, None], pa.int32()), "_time": [3, 4]}), file)
     schema = pa.schema([pa.field("n", pa.int64()), pa.field("_time", pa.uint64(), nullable=False)])
     schema = schema.append(pa.field("_diff", pa.int64(), nullable=False))
-    [batch] = [batch async for batch in batches_of(file, None, schema, {"_diff": 1})]
-    assert batch.to_pylist() == [{"n": 1, "_time": 3, "_diff": 1}, {"n": None, "_time": 4, "_diff": 1}]
+    found = UpdatesFile.named(file, None)
+    [rows] = [rows async for rows in rows_of(found, schema, {"_diff": 1})]
+    assert rows.updates.to_pylist() == [{"n": 1, "_time": 3, "_diff": 1}, {"n": None, "_time": 4, "_diff": 1}]
     required = pa.schema([pa.field("n", pa.int64(), nullable=False), *list(schema)[1:]])
-    with pytest.raises(InvalidError, match="n is null in some row"):
-        [batch async for batch in batches_of(file, None, required, {"_diff": 1})]
+    with pytest.raises(InvalidError, match=r"o\.parquet, row 2: n is null"):
+        [rows async for rows in rows_of(found, required, {"_diff": 1})]
+
+
+def test_rows_are_named_by_where_they_stand_in_the_file(slate: Run, orders: str, tmp_path: Path) -> None:
+    """Not by where they stand in what is read at once: 4,096 rows of text, or 65,536 of Parquet."""
+
+    def refused(file: str) -> str:
+        done = slate("collection", "append", "orders", file, "--upper", "9", path=orders)
+        assert done.code == 2, done.err
+        return str(done.err)
+
+    rows = [("ann", number, 1) for number in range(5_000)]
+    for late, said in ((77, "its time is at or beyond upper 9"), (2**63, "_time is not below 2**63")):
+        text = "".join(f"{name},{total},{time}\n" for name, total, time in [*rows, ("bob", 1, late)])
+        found = refused(written(tmp_path, "o.csv", f"customer,total,_time\n\n{text}"))
+        assert "o.csv, line 5003 (customer='bob', total=1, " in found
+        assert said in found
+    for name, column, values, said in (
+        ("time", "_time", [1] * 66_000 + [99] + [1] * 10, "row 66001 (customer='ann', total='1', _time=99"),
+        ("type", "total", ["1"] * 66_000 + ["x"] * 11, "row 66001: total is x, which is no int64"),
+        ("null", "customer", ["ann"] * 66_010 + [None], "row 66011: customer is null, which it may not be"),
+    ):
+        columns = {"customer": ["ann"] * 66_011, "total": ["1"] * 66_011, "_time": [1] * 66_011, column: values}
+        pq.write_table(pa.table(columns), file := tmp_path / f"{name}.parquet")
+        assert f"{file}, {said}".replace("total='1'", "total=1") in refused(str(file))
+    twice = pa.Table.from_arrays(
+        [pa.array(["a"])] * 2 + [pa.array([1])] * 2, ["customer", "customer", "total", "_time"]
+    )
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    assert "twice.parquet has a column twice" in refused(str(tmp_path / "twice.parquet"))
+
+
+def test_numbers_that_are_not_finite_come_and_go_as_json(slate: Run, path: str, tmp_path: Path) -> None:
+    slate("collection", "create", "f", "--column", "x:float64", path=path)
+    file = written(tmp_path, "f.jsonl", '{"x":"nan"}\n{"x":-1.5}\n{"x":"-inf"}\n')
+    assert slate("collection", "append", "f", file, "--at", "0", path=path).code == 0
+    found = slate("collection", "snapshot", "f", path=path, options=("--json",)).objects
+    assert [row["x"] for row in found] == ["-inf", -1.5, "nan"]
+
+
+def test_an_append_that_is_behind_says_how_to_repeat_it(slate: Run, orders: str, tmp_path: Path) -> None:
+    file = written(tmp_path, "o.csv", "customer,total\nann,1\n")
+    assert slate("collection", "append", "orders", file, "--at", "4", path=orders).code == 0
+    done = slate("collection", "append", "orders", file, "--at", "3", path=orders)
+    assert (done.code, "orders is written up to 5 already, and the batch would end at 4" in done.err) == (2, True)
+
+
+def test_a_column_of_any_name_takes_conditions(slate: Run, path: str, tmp_path: Path) -> None:
+    slate("collection", "create", "odd", "--column", "a:string", "--column", "a b:string", path=path)
+    file = written(tmp_path, "o.csv", "a,a b\nx,\ny,z\n")
+    assert slate("collection", "append", "odd", file, "--at", "0", path=path).code == 0
+
+    def kept(condition: str) -> str:
+        return str(slate("collection", "snapshot", "odd", "--where", condition, path=path).out)
+
+    assert (kept("a b == ''"), kept("a b > ''"), kept("a == y")) == ("x\t\t1\n", "y\tz\t1\n", "y\tz\t1\n")
+    assert kept("a  is  not null".replace("  ", " ")) == "x\t\t1\ny\tz\t1\n"
+
+
+def test_an_empty_folder_is_said_to_be_one(slate: Run, path: str) -> None:
+    found = slate("collection", "list", path=path)
+    assert (found.code, found.out, f"there is no collection in {path}" in found.err) == (0, "", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import slate_async
 
 COMMAND = "import slate_command; slate_command.main()"
 DURING_IMPORTS = """
@@ -63,6 +66,33 @@ def test_output_that_cannot_be_written_is_no_success() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", COMMAND, "--version"], stdout=full, timeout=60)
     assert done.returncode != 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this machine has no /dev/full")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("command", [["list"], ["export", "-", "--format", "csv"]])
+def test_a_full_disk_behind_standard_output_is_named(command: list[str], form: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "stored")
+    asyncio.run(_something_to_print(path))
+    arguments = ["collection", *command] if command == ["list"] else command
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *form, "--path", f"{path}/{command[0]}", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert "standard output" in done.stderr
+    assert "No space left" in done.stderr
+
+
+async def _something_to_print(path: str) -> None:
+    async with slate_async.open_collections(f"{path}/list") as lake:
+        await (await lake.create("orders")).expire()
+    async with slate_async.open(f"{path}/export") as db:
+        await db.put(b"a", b"b" * 100_000)
 
 
 def test_a_process_in_the_background_ignores_it_still() -> None:
