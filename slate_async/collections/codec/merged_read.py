@@ -127,7 +127,8 @@ def _opened(
     source: pa.NativeFile, schema: UpdateSchema, object_name: str, metadata: pq.FileMetaData | None = None
 ) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+        # all of it is in memory: nothing has to be read ahead by other threads
+        file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         found = file.schema_arrow
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptionError(f"no Parquet: {error}", object_name=object_name) from error

@@ -1,6 +1,7 @@
 """What the footer of a merged batch says of the values in a row group, for `slate_async.collections.core.filtering`.
 
-Invariant: where Parquet's order of a type is not Arrow's, or is not known here, nothing is said.
+Invariant: where Parquet's order of a type is not Arrow's, or is not known here, nothing is said. Nor is it where a value
+was too long to be kept: some releases of Arrow then show the other bound, and an empty one in its place.
 """
 
 from __future__ import annotations
@@ -49,6 +50,6 @@ def _bounds(statistics: pq.Statistics, kind: pa.DataType) -> tuple[Any, Any]:
         integer = pa.int32() if kind.bit_width == 32 else pa.int64()
         low, high = pa.array([statistics.min_raw, statistics.max_raw], integer).view(kind)
         return low, high
-    if any(is_ordered(kind) for is_ordered in _ORDERED):
+    if any(is_ordered(kind) for is_ordered in _ORDERED) and statistics.max not in (b"", ""):
         return pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind)
     return None, None

@@ -99,12 +99,15 @@ class Condition:
             return where_true(column.is_null())
         if self.op is Op.NOT_NULL:
             return where_true(column.is_valid())
+        values = self.values
+        if pa.types.is_float16(column.type):  # which Arrow does not compare
+            column, values = column.cast(pa.float32()), tuple(value.cast(pa.float32()) for value in values)
         if self.op is Op.IN:
             passed = np.zeros(len(column), np.bool_)
-            for value in self.values:
+            for value in values:
                 passed |= where_true(pc.equal(column, value))
             return passed
-        return where_true(_COMPARE[self.op](column, self.values[0]))
+        return where_true(_COMPARE[self.op](column, values[0]))
 
     def may_pass(self, known: ColumnRange) -> bool:
         """Whether a row of a span may pass, of whose column ``known`` is known."""

@@ -66,7 +66,7 @@ class Frontier:
         if isinstance(value, Frontier):
             if any(len(element) != kind.coordinates for element in value.elements):
                 raise InvalidError(f"the frontier {value} has no {kind.value} times")
-            elements: Sequence[Time] = value.elements
+            elements: Sequence[Time] = [kind.time(element, TIME_END + 1) for element in value.elements]
         else:
             elements = _elements(value, kind)
         frontier = cls(elements)

@@ -39,22 +39,23 @@ _TYPE_TESTS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_large_string,
     pa.types.is_binary,
     pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-    pa.types.is_decimal128,
-    pa.types.is_decimal256,
+    lambda kind: pa.types.is_fixed_size_binary(kind) and kind.byte_width > 0,
+    lambda kind: pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision,
+    lambda kind: pa.types.is_decimal256(kind) and 0 <= kind.scale <= kind.precision,
     pa.types.is_date,
     pa.types.is_time,
     pa.types.is_timestamp,
     pa.types.is_duration,
 )
-"""Types of data columns: what Arrow sorts, compares and groups by. Nested data go as bytes."""
+"""Types of data columns: what Arrow sorts, compares and groups by, and Parquet can store. Nested data go as bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateSchema:
-    """The columns of a collection's updates. Raises `InvalidError` for data columns that cannot be compared.
+    """The columns of a collection's updates. Raises `InvalidError` for data columns that cannot be compared or stored.
 
-    data: names and types of the data columns; names with ``_`` in front are not for data
+    data: names and types of the data columns, without metadata, which could make a type of another library's of what is
+    read; names with ``_`` in front are not for data
     arrow: all columns, in order: data, times, diff
     message: ``arrow`` as an Arrow stream begins with it
     """
@@ -73,8 +74,9 @@ class UpdateSchema:
                 raise InvalidError(f"{column.name!r} is no name of a data column: those do not begin with _")
             if not any(test(column.type) for test in _TYPE_TESTS):
                 raise InvalidError(
-                    f"column {column.name} is {column.type}, which cannot be compared; store it as bytes"
+                    f"column {column.name} is {column.type}, which cannot be compared or stored; store it as bytes"
                 )
+        object.__setattr__(self, "data", pa.schema([plain(column) for column in self.data]))
         times = [pa.field(name, pa.uint64(), nullable=False) for name in self.kind.columns]
         arrow = pa.schema([*self.data, *times, pa.field(DIFF, pa.int64(), nullable=False)])
         object.__setattr__(self, "arrow", arrow)
@@ -108,12 +110,14 @@ class UpdateSchema:
         """``updates`` as one batch of these columns, in any order of columns.
 
         Integers of other sizes are taken for times and differences. Raises `InvalidError` for a column that is
-        missing, unknown, of another type or has nulls it may not have, and for times at or beyond 2**63."""
+        missing, unknown, of another type or has nulls it may not have, for values that its type does not have, such as
+        text that is not UTF-8, and for times at or beyond 2**63."""
         if not isinstance(updates, pa.RecordBatch | pa.Table):
             if not isinstance(updates, Iterable):
                 raise InvalidError(f"updates are rows (data, time, diff) or Arrow columns, not {_cut(repr(updates))}")
             return self._of_rows(list(updates))
         batch = self._of_columns(updates)
+        self._check_values(batch)
         check_times(batch, self)
         return batch
 
@@ -131,6 +135,14 @@ class UpdateSchema:
     def _has_its_values(self, updates: pa.RecordBatch) -> bool:
         """Whether no column has nulls that may have none."""
         return not any(updates.column(at).null_count for at in self._required)
+
+    def _check_values(self, batch: pa.RecordBatch) -> None:
+        """Arrow's columns may hold what their types do not have: merges would fail at it, or store something else."""
+        for column, field in zip(batch.columns, self.data, strict=False):
+            try:
+                column.validate(full=True)
+            except pa.ArrowException as error:
+                raise InvalidError(f"column {field.name} has values that are no {field.type}: {error}") from error
 
     def _of_rows(self, rows: list[tuple[Any, Any, int]]) -> pa.RecordBatch:
         for number, row in enumerate(rows):
@@ -157,6 +169,11 @@ class UpdateSchema:
             if not isinstance(row, tuple) or len(row) != len(names):
                 raise InvalidError(f"the data of row {number} are not those of the columns {names}")
         return [array_of([row[at] for row in rows], field) for at, field in enumerate(self.data)]
+
+
+def plain(column: pa.Field) -> pa.Field:
+    """``column`` without metadata."""
+    return pa.field(column.name, column.type, column.nullable)
 
 
 def numbered(row: int) -> str:
@@ -246,7 +263,10 @@ def _diff(value: Any) -> int:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    return str(scalar) if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    try:
+        return str(scalar) if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    except (ArithmeticError, LookupError, ValueError):  # beyond what Python's types have, or of a zone it does not know
+        return getattr(scalar, "value", scalar)
 
 
 def _cut(text: str, limit: int = 80) -> str:

@@ -94,14 +94,15 @@ class PiecesReader:
         limit = self._context.pending_memory_bytes
         rows: list[pa.RecordBatch] = []
         nbytes = count = 0
-        while count < len(pieces) and nbytes <= limit // 2:
+        full = False
+        while not full and count < len(pieces) and nbytes <= limit // 2:
             some = pieces[count : count + together(self._context, [piece.nbytes for piece in pieces[count:]])]
             reads = [self._earliest(piece, limit - nbytes, divide=piece is pieces[0]) for piece in some]
             for part in await gather(reads):
                 if part.end is not None and not count:
                     return Found(await self._consolidated(part.rows), 0, part.end, some[0].is_pending)
                 if part.end is not None or (count and nbytes + part.nbytes > limit):
-                    limit = 0  # the next read begins with it
+                    full = True  # the next read begins with it
                     break
                 rows, nbytes, count = rows + part.rows, nbytes + part.nbytes, count + 1
         is_pending = any(piece.is_pending for piece in islice(pieces, count))

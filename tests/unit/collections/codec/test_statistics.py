@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,3 +67,15 @@ def test_nulls_and_nans_have_no_range() -> None:
     assert ranges([None, None], pa.string()) == ColumnRange(2, None, None, 2)
     found = ranges([float("nan"), float("nan")], pa.float64())
     assert (found.low, found.high, found.nulls) == (None, None, 0)
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [(pa.string(), "a", ""), (pa.binary(), b"", b"")])
+def test_an_empty_upper_bound_says_nothing(kind: pa.DataType, low: Any, high: Any) -> None:
+    """Of a value of more than 4096 bytes; Arrow 17 says so, though only the lower bound was stored."""
+    known = SimpleNamespace(has_min_max=True, has_null_count=True, null_count=0, min=low, max=high)
+    group = SimpleNamespace(num_rows=2, column=lambda number: SimpleNamespace(statistics=known))
+    footer = cast(pq.FileMetaData, SimpleNamespace(row_group=lambda number: group))
+    schema = UpdateSchema(TimeKind.U64, pa.schema([("x", kind)]))
+    assert group_ranges(footer, 0, schema)["x"] == ColumnRange(2, None, None, 0)
+    long = low + low[:0].ljust(5000, b"z" if kind == pa.binary() else "z")
+    assert ranges([low, long], kind).high is None

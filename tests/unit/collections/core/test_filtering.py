@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -51,6 +52,15 @@ def test_rows_pass_all_conditions(conditions: list[Any], kept: list[int | None])
     found = filtered(ROWS, conditions_of(conditions, SCHEMA))
     assert found.column("id").to_pylist() == kept
     assert filtered(ROWS.slice(1), conditions_of(conditions, SCHEMA)).num_rows == len([k for k in kept if k != 1])
+
+
+@pytest.mark.parametrize(("sign", "kept"), [("<", [-2.0]), ("==", [1.5]), ("!=", [-2.0, 3.0]), ("in", [1.5])])
+def test_half_floats_are_compared(sign: str, kept: list[float]) -> None:
+    schema = UpdateSchema(TimeKind.U64, pa.schema([("x", pa.float16())]))
+    rows = schema.batch([(np.float16(x) if x is not None else None, 0, 1) for x in (-2, 1.5, None, 3)])
+    value = np.float16(1.5)
+    found = filtered(rows, conditions_of([("x", sign, [value] if sign == "in" else value)], schema))
+    assert found.column("x").to_pylist() == kept
 
 
 def test_a_filter_that_all_pass_copies_nothing() -> None:

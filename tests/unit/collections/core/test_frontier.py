@@ -53,6 +53,8 @@ def test_a_frontier_is_taken_as_users_write_it_and_prints_and_parses(kind: TimeK
         (PAIR, STAIRS, "at most 16 elements, not 17"),
         (PAIR, Frontier(STAIRS), "at most 16 elements, not 17"),
         (PAIR, Frontier([(3,)]), "has no u64x2 times"),
+        (U64, Frontier([(TIME_END + 1,)]), "is outside"),
+        (U64, Frontier([(-1,)]), "-1 is outside"),
     ],
 )
 def test_what_is_no_frontier_is_refused(kind: TimeKind, value: Any, words: str) -> None:

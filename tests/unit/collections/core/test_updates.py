@@ -13,7 +13,7 @@ import pytest
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.times import TimeKind
-from slate_async.collections.core.updates import UpdateSchema, check_within
+from slate_async.collections.core.updates import UpdateSchema, check_within, row_text
 from slate_async.errors import InvalidError
 
 BYTES = UpdateSchema.of_bytes(TimeKind.U64)
@@ -127,11 +127,41 @@ def test_data_of_other_columns_are_refused(data: Any, words: str) -> None:
         (pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))]), "cannot be compared"),
         (pa.schema([("a", pa.null())]), "cannot be compared"),
         (pa.schema([("a", pa.string_view())]), "cannot be compared"),
+        (pa.schema([("a", pa.binary(0))]), "cannot be compared or stored"),
+        (pa.schema([("a", pa.decimal128(5, -1))]), r"column a is decimal128\(5, -1\), which cannot be"),
+        (pa.schema([("a", pa.decimal256(5, 7))]), "or stored"),
     ],
 )
-def test_columns_that_cannot_be_compared_are_refused(schema: pa.Schema, words: str) -> None:
+def test_columns_that_cannot_be_compared_or_stored_are_refused(schema: pa.Schema, words: str) -> None:
     with pytest.raises(InvalidError, match=words):
         UpdateSchema(TimeKind.U64, schema)
+
+
+def test_metadata_of_columns_is_left_out() -> None:
+    """Another library's would make a type of its own of what is read, which is not the collection's."""
+    uuid = {"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": ""}
+    given = pa.schema([pa.field("id", pa.binary(16), metadata=uuid)], metadata={"pandas": "{}"})
+    schema = UpdateSchema(TimeKind.U64, given)
+    assert schema.data.equals(given)
+    assert schema.arrow.metadata is None
+    assert schema.arrow.field(0).metadata is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (pa.string(), "column x has values that are no string: .*UTF8"),
+        (pa.decimal128(3, 0), r"no decimal128\(3, 0\): "),
+        (pa.time32("s"), r"no time32\[s\]: "),
+    ],
+)
+def test_values_that_a_type_does_not_have_are_refused(kind: pa.DataType, words: str) -> None:
+    offsets = [pa.py_buffer(np.array([0, 4], np.int32))] if kind == pa.string() else []
+    wrong = pa.Array.from_buffers(kind, 1, [None, *offsets, pa.py_buffer(b"\xff" * 4 + b"\x0f" * 12)])
+    schema = UpdateSchema(TimeKind.U64, pa.schema([("x", kind)]))
+    numbers = [pa.array([0], pa.uint64()), pa.array([1], pa.int64())]
+    with pytest.raises(InvalidError, match=words):
+        schema.batch(pa.RecordBatch.from_arrays([wrong, *numbers], schema=schema.arrow))
 
 
 def test_times_lie_within_the_bounds_of_an_append() -> None:
@@ -153,6 +183,14 @@ def test_errors_cut_long_values_and_show_dates() -> None:
     with pytest.raises(InvalidError, match=r"at='2024-01-02.*text='x{70,}\.\.\., _time=9") as raised:
         check_within(batch, schema, Bounds(Frontier([(0,)]), Frontier([(1,)]), Frontier([(0,)])))
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.duration("s"), pa.timestamp("us", "Mars/City")], ids=str)
+def test_errors_show_what_python_has_no_value_of(kind: pa.DataType) -> None:
+    schema = UpdateSchema(TimeKind.U64, pa.schema([("at", kind)]))
+    late = pa.array([2**62], pa.int64()).view(kind)
+    batch = pa.RecordBatch.from_arrays([late, pa.array([9], pa.uint64()), pa.array([1])], schema=schema.arrow)
+    assert row_text(batch, 0) == f"at={2**62}, _time=9, _diff=1"
 
 
 def test_decimals_and_times_of_day_are_data() -> None:

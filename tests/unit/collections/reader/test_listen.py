@@ -305,6 +305,16 @@ async def test_a_large_gap_comes_in_deltas_that_fit(lake: ReadLake, appends: App
             assert not any(delta.upper.less_equal((time,)) for _, time, _ in rows_of(delta))
 
 
+async def test_what_does_not_fit_comes_after_a_batch_of_which_nothing_is_given(lake: ReadLake) -> None:
+    writer = await lake.writer(Appends.DEFINITE)
+    rows = [(b"%d" % number, 5 + number // 100, 1) for number in range(1000)]
+    await writer.append([(b"early", 2, 1)], upper=5)
+    await writer.append(rows, upper=15)
+    reader = await lake.reader(pending_memory_bytes=8000)
+    deltas = await take(reader.listen(as_of=4), 15)
+    assert summed([row for delta in deltas for row in rows_of(delta)]) == summed(rows)
+
+
 async def test_what_was_read_of_a_chain_is_given_only_under_the_own_hold(lake: ReadLake) -> None:
     """C14."""
     writer = await lake.writer(Appends.COMPARE)
