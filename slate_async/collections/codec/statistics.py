@@ -1,7 +1,7 @@
 """What the footer of a merged batch says of the values in a row group, for `slate_async.collections.core.filtering`.
 
-Invariant: where Parquet's order of a type is not Arrow's, or is not known here, nothing is said. Nor is it where a value
-was too long to be kept: some releases of Arrow then show the other bound, and an empty one in its place.
+Invariant: where Parquet's order of a type is not Arrow's, or is not known here, nothing is said. Nor is it where a
+value was too long to be kept: some releases of Arrow then show the other bound, and an empty one in its place.
 """
 
 from __future__ import annotations

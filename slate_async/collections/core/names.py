@@ -29,8 +29,9 @@ from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.times import TIME_END, TimeKind
 from slate_async.errors import InvalidError
 
-LONGEST_FRONTIER = 120
-"""Bytes of a frontier in a name; a longer one is hashed."""
+LONGEST_FRONTIER = 70
+"""Bytes of a frontier in a name; a longer one is hashed. A part of a merged batch, whose name has two of them, takes 58
+bytes more, and a segment of a key has 200 at most."""
 COMPARE_SHARD: Final = "main"
 """The shard of compare appends, in place of a writer's name."""
 MERGED_AREAS = "merged_areas/"

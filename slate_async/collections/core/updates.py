@@ -138,11 +138,11 @@ class UpdateSchema:
 
     def _check_values(self, batch: pa.RecordBatch) -> None:
         """Arrow's columns may hold what their types do not have: merges would fail at it, or store something else."""
-        for column, field in zip(batch.columns, self.data, strict=False):
+        for column, known in zip(batch.columns, self.data, strict=False):
             try:
                 column.validate(full=True)
             except pa.ArrowException as error:
-                raise InvalidError(f"column {field.name} has values that are no {field.type}: {error}") from error
+                raise InvalidError(f"column {known.name} has values that are no {known.type}: {error}") from error
 
     def _of_rows(self, rows: list[tuple[Any, Any, int]]) -> pa.RecordBatch:
         for number, row in enumerate(rows):

@@ -8,6 +8,8 @@ import pytest
 
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.names import (
+    EPOCH_END,
+    PARTS_END,
     HashedFrontier,
     MergedName,
     PendingName,
@@ -21,6 +23,7 @@ from slate_async.collections.core.names import (
 )
 from slate_async.collections.core.times import TIME_END, TimeKind
 from slate_async.errors import InvalidError
+from slate_async.objectstore.keys import check_key
 
 U64, PAIR = TimeKind.U64, TimeKind.U64X2
 TOKEN = "0123456789abcdef" * 2
@@ -72,8 +75,14 @@ def test_a_long_frontier_is_hashed() -> None:
     name = PendingName("w", STAIRS, LARGE)
     assert parse_pending(str(name), PAIR) == PendingName("w", STAIRS, HashedFrontier(text[1:]))
     assert str(parse_pending(str(name), PAIR)) == str(name)
-    longest = Frontier([(10**14 + n, 10**14 - n) for n in range(3)] + [(10**14 + 9, 1)])
-    assert len(frontier_name(longest)) <= 120
+
+
+def test_the_longest_names_are_keys() -> None:
+    longest = Frontier([(10**15, 10**16), (10**16, 10**15)]), Frontier([(10**16, 10**16 + 1), (10**16 + 1, 10**15)])
+    assert [len(frontier_name(frontier)) for frontier in longest] == [69, 70]
+    check_key(str(MergedName(longest[1], longest[1], EPOCH_END - 1, TOKEN, PARTS_END - 1)))
+    check_key(str(PendingName("w" * 64, longest[1], longest[1], TOKEN, PARTS_END - 1)))
+    assert len(frontier_name(Frontier([(10**16, 10**16 + 1), (10**16 + 1, 10**16)]))) == 33
 
 
 @pytest.mark.parametrize(
