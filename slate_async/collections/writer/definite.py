@@ -22,6 +22,7 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import HashedFrontier, PendingName
 from slate_async.collections.store.acknowledged import AcknowledgedBatch
 from slate_async.collections.writer.batches import Batch
+from slate_async.collections.writer.deletion import DeletionWatch
 from slate_async.collections.writer.puts import Puts, WriterContext
 from slate_async.errors import InvalidError
 
@@ -33,6 +34,7 @@ class DefiniteAppends:
     def __init__(self, context: WriterContext) -> None:
         self._context = context
         self._puts = Puts(context)
+        self._watch = DeletionWatch(context)
         self.coverage = self.accepted = Frontier.minimum(context.schema.kind)
         self.pending: list[Frontier] = []
 
@@ -45,7 +47,9 @@ class DefiniteAppends:
         self.pending = [batch.upper for batch in own if not batch.upper <= head.upper]
 
     def place(self, batch: Batch) -> DefiniteAppend:
-        """What of ``batch`` is to be put. Raises `UpperMismatchError` for a gap before it."""
+        """What of ``batch`` is to be put. Raises `UpperMismatchError` for a gap before it, `ClosedError` once it is
+        known that the collection was deleted."""
+        self._watch.check()
         bounds = batch.bounds
         if self._reach(bounds) is Reach.COVERED:
             return DefiniteAppend(self, None)
@@ -70,10 +74,10 @@ class DefiniteAppends:
     async def put(self, batch: Batch) -> AcknowledgedBatch | None:
         """Have ``batch`` in, by any put; returns it if it may be handed over.
 
-        Raises `InvalidError` if other updates are."""
+        Raises `InvalidError` if other updates are, `ClosedError` if the collection was deleted."""
         shard, bounds = self._context.shard, batch.bounds
         name = PendingName(shard, bounds.lower, bounds.upper)
-        resolved = await self._puts.batch(name, batch.description(shard), batch.updates)
+        resolved = await self._watch.beside(self._puts.batch(name, batch.description(shard), batch.updates))
         there = resolved.there
         if there is not None and there.diff_sum != batch.diff_sum:
             raise InvalidError(
@@ -82,6 +86,10 @@ class DefiniteAppends:
                 outcome="not_applied",
             )
         return resolved.put
+
+    async def look(self) -> None:
+        """For an append of nothing new. Raises `ClosedError` if the collection was deleted."""
+        await self._watch.look()
 
     def _reach(self, bounds: Bounds) -> Reach:
         found = reach(self.accepted, bounds.lower, bounds.upper)
@@ -124,7 +132,9 @@ class DefiniteAppend:
 
     async def send(self) -> None:
         """Put the batch, until it is there."""
-        if self.batch is not None:
+        if self.batch is None:
+            await self.appends.look()
+        else:
             self.put_batch = await self.appends.put(self.batch)
 
     def acknowledge(self) -> None:
