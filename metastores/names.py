@@ -109,6 +109,11 @@ class Layout:
         """Whether ``key`` says that the versions are bodies, whose head is in another metastore."""
         return key in (self.current, self.elsewhere) or self.body_ref(key) is not None
 
+    def gives(self, key: str) -> bool:
+        """Whether any metastore gives ``key``; others are foreign."""
+        by_version = self.version_of(key) is not None or self.boundary_of(key) is not None
+        return by_version or self.is_of_bodies(key)
+
 
 MANIFEST = Layout("manifest", "database", "manifest/", after=".manifest")
 """Versions of a database's manifest."""

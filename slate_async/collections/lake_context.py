@@ -12,6 +12,7 @@ import difflib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.collections.codec.life import Life, LifeState
@@ -63,6 +64,7 @@ class LakeContext:
             self.supervisor,
             name=name,
             deadline_ms=self.settings.retry_deadline_ms,
+            elsewhere=partial(self._in_metastore, name),
         )
         try:
             yield opened
@@ -70,9 +72,13 @@ class LakeContext:
             await run_to_completion(opened.close())
 
     async def find(self, name: str) -> Life:
-        """The life that is open. Raises `NotFoundError`, which says what there is."""
+        """The life that is open. Raises `NotFoundError`, which says what there is, or `CorruptionError` if the register
+        was lost."""
         async with self.register(name) as register:
             life = await register.load()
+            found = None if life is not None else await register.remains(None)
+            if found is not None and (life := await register.load()) is None:
+                raise register.lost(found)
         if life is None:
             raise NotFoundError(await self._unknown(name))
         if life.state is LifeState.DELETED:
@@ -92,6 +98,15 @@ class LakeContext:
         known any more, and these stores have that of ``life``. Close each."""
         for number in range(max(1, life.number - EARLIER_LIVES), life.number):
             yield self._stores(name, replace(life, number=number))
+
+    async def _in_metastore(self, name: str, life: Life) -> str | None:
+        """What the metastore has of ``life``, in words."""
+        stores = self._stores(name, life)
+        try:
+            head = await stores.versions.load()
+        finally:
+            await run_to_completion(stores.close())
+        return f"version {head.version} of {stores.url}/{life.number} in its metastore" if head.version else None
 
     def _stores(self, name: str, life: Life) -> LifeStores:
         return LifeStores.of(

@@ -9,6 +9,7 @@ Rule C28 of collections.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from metastores.names import MERGED_AREAS
 from metastores.protocol import MetaStoreFactory
@@ -17,6 +18,7 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
+from slate_async.collections.store.merged import first_merged
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
@@ -70,7 +72,15 @@ class LifeStores:
         store = PrefixedStore(folder, str(life.number))
         kind, schema = life.schema.kind, life.schema
         metastore = metastores.manifest(MetaObjects(store), f"{url}/{life.number}", MERGED_AREAS)
-        versions = AreaVersions(metastore, kind, runtime, supervisor, name=name, deadline_ms=settings.retry_deadline_ms)
+        versions = AreaVersions(
+            metastore,
+            kind,
+            runtime,
+            supervisor,
+            name=name,
+            deadline_ms=settings.retry_deadline_ms,
+            merged_file=partial(first_merged, store, schema),
+        )
         return cls(
             name=name,
             url=url,

@@ -167,6 +167,12 @@ def parse_hold(name: str) -> str | None:
     return match[1] if match else None
 
 
+def is_of_life(name: str) -> bool:
+    """Whether ``name`` is that of a batch, of either kind of times, or of a hold."""
+    is_batch = any(parse_pending(name, kind) or parse_merged(name, kind) for kind in TimeKind)
+    return is_batch or parse_hold(name) is not None
+
+
 def frontier_name(frontier: NamedFrontier) -> str:
     """``frontier`` in a name."""
     if isinstance(frontier, HashedFrontier):

@@ -3,18 +3,26 @@
 One object beside the folders of the lives, replaced by compare-and-set. `slate_async.commits.CommitLoop` says how an
 edit is committed; an outcome that is unknown is resolved by the life's uuid and state.
 
+Ordering rule: before a life is begun, its folder is looked at, and then the register once more. If the folder is used
+and the register is as it was before, it was lost, or is of an older date: merged batches and versions bear no uuid, so
+the new life would show what the lost one held. Another process that begins the life meanwhile is seen by the second
+look, or makes the conditional write fail.
+
 Rule C28 of collections.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from metastores.if_match import ObjectRegister
+from metastores.names import MERGED_AREAS
 from metastores.protocol import Committed, Conflict, Unknown
 from metastores.runtime import MetaRuntime
 from slate_async.collections.codec.life import Life, LifeState, decode_life, encode_life
+from slate_async.collections.core.names import is_of_life
 from slate_async.commits import CommitLoop, WriteOutcome
 from slate_async.errors import CorruptionError
 from slate_async.metastore_errors import translated
@@ -52,8 +60,17 @@ class EndLife:
         return replace(life, state=LifeState.DELETED)
 
 
+async def nothing_elsewhere(life: Life) -> str | None:
+    """There are no versions outside of the store."""
+    return None
+
+
 class LifeRegister:
-    """The register of one id, whose folder is ``store``. ``name``: of the collection, for messages."""
+    """The register of one id, whose folder is ``store``.
+
+    name: of the collection, for messages
+    elsewhere: what a metastore outside of the store has of a life, in words; ``None``: nothing
+    """
 
     def __init__(
         self,
@@ -63,8 +80,11 @@ class LifeRegister:
         *,
         name: str,
         deadline_ms: int,
+        elsewhere: Callable[[Life], Awaitable[str | None]] = nothing_elsewhere,
     ) -> None:
         self.name = name
+        self._store = store
+        self._elsewhere = elsewhere
         clock, ids = runtime.clock, runtime.ids
         metadata = MetaRuntime(
             sleep=clock.sleep, rng=runtime.rng, token=ids.token, monotonic=clock.monotonic, now_ms=clock.now_ms
@@ -98,7 +118,10 @@ class LifeRegister:
         return self._head
 
     async def write(self, old: Life | None, new: Life) -> WriteOutcome[Life]:
-        """See `slate_async.commits.Versions`."""
+        """See `slate_async.commits.Versions`. Raises `CorruptionError` for a life that begins where one was already."""
+        begins = old is None or old.number < new.number
+        if begins and (found := await self.remains(new)) is not None and await self.load() == old:
+            raise self.lost(found)
         if old is not self._head:
             return Conflict(None)  # it was read again meanwhile, and the tag is of what was found then
         outcome = await translated(self._register.compare_and_set(self._tag, encode_life(new)))
@@ -109,10 +132,29 @@ class LifeRegister:
             return Unknown(f"no answer to a write of the register of {self.name}: {outcome.cause}")
         return outcome
 
+    async def remains(self, life: Life | None) -> str | None:
+        """What is there of ``life``, or of any life: one of its objects, in words; ``None``: nothing.
+
+        Foreign objects do not count. Raises `UnavailableError`."""
+        folder = "" if life is None or life.number == 1 else f"{life.number}/"
+        async for info in self._store.list(folder):
+            if is_of_a_life(info.key):
+                return f"the object {self.name}/{info.key}"
+        return None if life is None else await self._elsewhere(life)
+
+    def lost(self, found: str) -> CorruptionError:
+        """The error for a collection of which ``found`` is there, and the register is not."""
+        return CorruptionError(
+            f"the register of the collection {self.name} is missing, or older than {found}. Restore it from a backup."
+            f" To begin anew, choose another name, or remove the folder {self.name}/, and what a metastore outside of"
+            " the store has of it",
+            object_name=f"{self.name}/{KEY}",
+        )
+
     async def create(self, life: Life) -> Life:
         """Begin ``life``, unless the collection is there; returns what is there then: compare the uuid.
 
-        Its number is given here. Raises `UnavailableError`."""
+        Its number is given here. Raises `CorruptionError` if the register was lost, `UnavailableError`."""
         found = await self.commits.create(replace(life, number=1))
         if found.state is LifeState.OPEN:
             return found
@@ -126,3 +168,9 @@ class LifeRegister:
     async def close(self) -> None:
         """Close the register. Idempotent."""
         await self._register.close()
+
+
+def is_of_a_life(key: str) -> bool:
+    """Whether ``key`` is one that a life of the collection gives. What users put beside or into its folders is not."""
+    number, _, name = key.partition("/")
+    return number.isdecimal() and (is_of_life(name) or MERGED_AREAS.gives(name))

@@ -234,6 +234,14 @@ async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFi
     return found
 
 
+async def first_merged(store: ObjectStore, schema: UpdateSchema) -> str | None:
+    """The name of a merged object that is there, if any is."""
+    async for info in store.list(names.MERGED_BATCHES):
+        if names.parse_merged(info.key, schema.kind) is not None:
+            return info.key
+    return None
+
+
 async def delete_merged(store: ObjectStore, keys: Iterable[str]) -> None:
     """Delete merged objects. Missing ones are no error."""
     await store.delete(list(keys))

@@ -8,6 +8,8 @@ Rules C20, C24, C26 and C27 of collections.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
 from slate_async.collections.codec.version import decode_version, encode_version
 from slate_async.collections.core.area import Area, check_successor
@@ -20,10 +22,16 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
 
+async def no_files() -> str | None:
+    """No merged batch is there."""
+    return None
+
+
 class AreaVersions:
     """Versions of the merged area of one life. One commit at a time.
 
     name: of the collection, for messages
+    merged_file: the name of any merged batch that is there. One is put by a controller, so after version 1
     commits: commits edits, see `slate_async.collections.core.edits`
     """
 
@@ -36,8 +44,10 @@ class AreaVersions:
         *,
         name: str,
         deadline_ms: int,
+        merged_file: Callable[[], Awaitable[str | None]] = no_files,
     ) -> None:
         self.name = name
+        self._merged_file: Callable[[], Awaitable[str | None]] | None = merged_file
         self._metastore = metastore
         self._kind = kind
         self._runtime = runtime
@@ -59,15 +69,19 @@ class AreaVersions:
         return self._head
 
     async def load(self) -> Area:
-        """The head right now. Raises `CorruptionError` if there was one and there is none any more."""
+        """The head right now. Raises `CorruptionError` if there was one and there is none any more: then a merged batch
+        is there, for which this looks once."""
         known = self._ref  # another task may see the first version while this look is on its way
         record = await translated(self._metastore.latest())
+        if record is None and known is None and self._merged_file is not None:
+            found = await self._merged_file()
+            record = None if found is None else await translated(self._metastore.latest())
+            if found is not None and record is None:
+                raise self._lost(f"there is {found}")
+            self._merged_file = None
         if record is None:
             if known is not None:
-                raise CorruptionError(
-                    f"all versions are missing, and there was version {known.version}",
-                    object_name=f"merged area of {self.name}",
-                )
+                raise self._lost(f"there was version {known.version}")
             return self._see(Area.first(Frontier.minimum(self._kind)), None)
         self._quiet = record.ref == self._ref
         if self._quiet and self._head is not None:
@@ -129,6 +143,10 @@ class AreaVersions:
     async def close(self) -> None:
         """Close the metastore. Idempotent."""
         await self._metastore.close()
+
+    def _lost(self, why: str) -> CorruptionError:
+        text = f"all versions are missing, and {why}; restore them, or name the metastore that has them (metastore=...)"
+        return CorruptionError(text, object_name=f"merged area of {self.name}")
 
     def _see(self, area: Area, ref: VersionRef | None) -> Area:
         """The newest version seen: another task may have seen one while ``area`` was on its way."""

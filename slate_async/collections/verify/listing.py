@@ -39,20 +39,10 @@ async def list_all(context: ReaderContext) -> Listing:
             listing.pending.append(Listed(info.key, pending, info.size))
         elif reader := names.parse_hold(info.key):
             listing.holds[reader] = info.last_modified_ms
-        elif not _is_version(info.key):
+        elif not MERGED_AREAS.gives(info.key):
             listing.foreign.append((info.key, info.size))
     return listing
 
 
 async def _infos(context: ReaderContext) -> list[ObjectInfo]:
     return [info async for info in context.store.list()]
-
-
-def _is_version(key: str) -> bool:
-    layout = MERGED_AREAS
-    return (
-        key in (layout.current, layout.elsewhere)
-        or layout.version_of(key) is not None
-        or layout.boundary_of(key) is not None
-        or layout.body_ref(key) is not None
-    )

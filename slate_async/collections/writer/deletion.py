@@ -36,7 +36,9 @@ class DeletionWatch:
         """What ``put`` gives. Raises `ClosedError`, whatever it gives, if the collection was deleted before."""
         if not self._is_due:
             return await put
-        return (await gather([put, self._look_beside()]))[0]
+        given: list[Any] = await gather([put, self._look_beside()])
+        result: T = given[0]
+        return result
 
     async def look(self) -> None:
         """For an append that puts nothing. Raises `ClosedError`."""
@@ -48,7 +50,7 @@ class DeletionWatch:
     def _is_due(self) -> bool:
         return self._context.runtime.clock.monotonic() - self._looked >= self._context.poll_interval_ms / 1000
 
-    async def _look_beside(self) -> Any:
+    async def _look_beside(self) -> None:
         self._looked = self._context.runtime.clock.monotonic()
         try:
             async with asyncio.timeout(self._context.poll_interval_ms / 1000):

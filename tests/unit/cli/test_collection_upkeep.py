@@ -123,7 +123,7 @@ def test_verify_of_a_folder_without_collections_is_a_mistake(slate: Run, tmp_pat
 def test_a_lost_register_is_named(slate: Run, path: str) -> None:
     (Path(path) / f"orders/collection{OBJECT}").unlink()
     said = slate("collection", "snapshot", "orders", path=path)
-    assert (said.code, "is there, without the object orders/collection" in said.err) == (2, True), said.err
+    assert (said.code, "the register of the collection orders is missing" in said.err) == (4, True), said.err
 
 
 def test_a_damaged_register_is_a_finding(slate: Run, path: str) -> None:

@@ -243,10 +243,12 @@ async def test_a_forced_deletion_closes_its_readers_and_leaves_the_tombstone(
     await reader.expire()
 
 
-async def test_it_begins_anew_and_knows_nothing_of_the_life_before(lake: Lake, store: StoreInHand) -> None:
+async def test_it_begins_anew_and_knows_nothing_of_the_life_before(
+    lake: Lake, another: Opened, store: StoreInHand
+) -> None:
     """C28: what a sleeping writer puts goes to the dead life, and the next deletion of that removes it."""
     reader = await lake.create("orders")
-    writer = await lake.collection("orders").writer("relay-a")
+    writer = await (await another()).collection("orders").writer("relay-a")
     await writer.append([(b"old", 3, 1)], upper=5)
     await lake.delete("orders", force=True)
     async with await lake.create("orders", data=ORDERS, appends="compare") as second:

@@ -193,3 +193,36 @@ async def test_a_look_that_was_overtaken_misses_nothing(place: Place) -> None:
     assert await versions.load() == head
     answered.set()
     assert await overtaken == head
+
+
+async def test_merged_files_without_versions_are_looked_for_once(place: Place) -> None:
+    """One is put by a controller, so after version 1: that was lost. A claim between the two looks is none."""
+    looks: list[str] = []
+    found: list[str | None] = [None, "merged_batches/batch_0_1"]
+
+    async def merged_file() -> str | None:
+        looks.append("look")
+        return found[len(looks) - 1]
+
+    def opened() -> AreaVersions:
+        versions = place.open()
+        versions._merged_file = merged_file
+        return versions
+
+    versions = opened()
+    for _ in range(3):
+        assert (await versions.load()).version == 0
+    assert looks == ["look"]
+    with pytest.raises(
+        CorruptionError, match=r"orders.*all versions are missing, and there is merged_batches/batch_0_1"
+    ):
+        await opened().load()
+    looks.pop()
+
+    async def claimed_meanwhile() -> str | None:
+        await place.open().commits.commit(Claim("c" * 32))
+        return await merged_file()
+
+    late = place.open()
+    late._merged_file = claimed_meanwhile
+    assert (await late.load()).version == 1

@@ -26,7 +26,9 @@ async def deleted(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [(b"a", 4, 1)]])
-async def test_what_is_appended_a_poll_after_the_deletion_is_refused(lake: Lake, rows: list[tuple[bytes, int, int]]) -> None:
+async def test_what_is_appended_a_poll_after_the_deletion_is_refused(
+    lake: Lake, rows: list[tuple[bytes, int, int]]
+) -> None:
     writer = await lake.writer(DEFINITE)
     await writer.append([(b"a", 0, 1)], upper=3)
     await deleted(lake)
