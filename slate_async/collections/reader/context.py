@@ -76,9 +76,11 @@ class ReaderContext:
         """Wait until the next look."""
         await self.runtime.clock.sleep(self.poll_interval_ms / 1000)
 
-    async def pause_for_updates(self, noted: int) -> None:
-        """Wait until the next look for updates: not after a poke since ``noted`` was the count of them."""
-        await self.pokes.wait(noted, self.runtime.clock, self.poll_interval_ms / 1000)
+    async def pause_for_updates(self, noted: int, looked_ms: float) -> None:
+        """Wait until the next look for updates, one interval after the last one began: that was at ``looked_ms``, and
+        ``noted`` was the count of pokes, after which this does not wait. Of an interval it waits half at least."""
+        pause_ms = max(self.poll_interval_ms - (self.now_ms() - looked_ms), self.poll_interval_ms / 2)
+        await self.pokes.wait(noted, self.runtime.clock, pause_ms / 1000)
 
     def backoff(self, what: str) -> Backoff:
         """Attempts of ``what``, within the deadline."""

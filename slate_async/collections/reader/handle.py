@@ -103,7 +103,7 @@ class ReadHandle(LoopHandle):
         area, coverage = self._area, self._area.upper
         taken: list[Taken[PendingBatch]] = []
         while True:
-            noted = self._context.pokes.count
+            noted, looked_ms = self._context.pokes.count, self._context.now_ms()
             if not self.since.less_equal(time):
                 raise self._given_up(time)
             if area is not self._area:  # what was found is pending no more, or stands in the version as well
@@ -124,7 +124,7 @@ class ReadHandle(LoopHandle):
                 source = SnapshotSource(self._context, self._hold, tuple(taken), time, conditions, self._check)
                 return Snapshot(source, pin, coverage)
             pin.release()
-            await self._context.pause_for_updates(noted)
+            await self._context.pause_for_updates(noted, looked_ms)
             self._check()
             await self._refresh()
 

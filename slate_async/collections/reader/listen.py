@@ -151,7 +151,7 @@ class Listener:
             if self._upper.is_done:
                 self.close()
                 raise StopAsyncIteration
-            noted = context.pokes.count
+            noted, looked_ms = context.pokes.count, context.now_ms()
             self.move(self._source.newest())
             self._looking = True
             try:
@@ -162,7 +162,7 @@ class Listener:
                 self._looking = False
             if delta is not None:
                 return delta
-            await context.pause_for_updates(noted)
+            await context.pause_for_updates(noted, looked_ms)
 
     async def _step(self) -> Delta | None:
         if not self._begun:
