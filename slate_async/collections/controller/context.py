@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.memory import part_bytes
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.life_stores import LifeStores
+from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
@@ -36,6 +37,7 @@ class ControllerContext:
     parallel_merges: that run at once
     merge_memory_bytes: of one merge: sources, output and what lies between
     takeover_ms: a process that writes claims the role when work has waited for so long
+    acknowledged: what writers of this process put lately, which need not be read
     """
 
     name: str
@@ -55,6 +57,7 @@ class ControllerContext:
     parallel_merges: int = 2
     merge_memory_bytes: int = 256 << 20
     takeover_ms: int = 10_000
+    acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
 
     @property
     def part_bytes(self) -> int:
@@ -100,4 +103,5 @@ def controlling(life: LifeStores) -> ControllerContext:
         parallel_merges=settings.parallel_merges,
         merge_memory_bytes=settings.merge_memory_bytes,
         takeover_ms=settings.controller_takeover_ms,
+        acknowledged=life.acknowledged,
     )

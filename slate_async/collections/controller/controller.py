@@ -85,6 +85,7 @@ class Controller(LoopHandle):
         self._rounds = Rounds(context, epoch, flights)
         self._mergers = Mergers(context, epoch, flights, executor)
         self._tasks = Tasks(context, self._rounds, self._mergers, self._turn)
+        context.acknowledged.attend(self)
         if background:
             self._tasks.start(self._supervisor)
 
@@ -200,6 +201,7 @@ class Controller(LoopHandle):
         try:
             await self._supervisor.close()
         finally:
+            self._context.acknowledged.leave(self)
             self._ended.set_result(None)
 
     def _refuse(self, outcome: Outcome | None) -> None:

@@ -4,6 +4,8 @@ Of a ``definite`` collection all shards are listed, and the batch that reaches f
 ``compare`` collection is one chain: each batch is looked for under the frontier that the one before it has come to
 (C7). Names of u64 times sort as they do, so what comes next can be read ahead.
 
+What a writer of this process put lately is taken from its memory, so that only the listing is a request.
+
 Invariant: a few batches are in memory, or one part of a large one.
 
 Rules C4 and C7 of collections.
@@ -171,6 +173,10 @@ def is_whole(taken: Taken[PendingBatch]) -> bool:
 
 
 async def _read(context: ControllerContext, name: PendingName) -> Pending | None:
+    """The batch called ``name``, which was listed; without a request if a writer of this process put it lately."""
+    put = context.acknowledged.named(name)
+    if put is not None:
+        return await context.pending.decoded(name, put.data)
     return await context.answered(f"a read of {name}", partial(context.pending.read, name))
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.codec.version import encode_version
 from slate_async.collections.core.spine import most_batches
+from slate_async.collections.store import acknowledged
+from slate_async.collections.store.acknowledged import AcknowledgedBatches
+from slate_async.collections.writer.writer import open_writer
 from tests.engine import StoreInHand, memory_store, until
+from tests.support.collection_bytes import frontier
 from tests.unit.collections.controller.counted import CountedStore
 from tests.unit.collections.kept import KeptLake
 from tests.unit.collections.lake import FastClock
@@ -55,6 +60,28 @@ async def test_a_set_that_stays_small_is_rewritten_less_while_since_keeps_up(lak
     assert merges.rows_in <= 4 * rounds.rows
     await controller.settle()
     assert (await lake.head()).rows <= 7 * 3
+
+
+@pytest.mark.parametrize("kept", [1_024, 3])
+@pytest.mark.parametrize("appends", list(Appends))
+async def test_what_a_writer_of_the_same_process_put_is_taken_in_without_a_read(
+    lake: KeptLake, appends: Appends, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledged, "KEPT_BATCHES", kept)
+    shared = AcknowledgedBatches()
+    counted = CountedStore(lake.store.inner, watch="merged_batches/")
+    controller = await lake.controller(appends, store=counted, acknowledged=shared)
+    writer = await open_writer(replace(lake.context(appends, "a"), acknowledged=shared), appends)
+    lake.opened.append(writer)
+    rows = [(b"%03d" % time, time, 1) for time in range(20)]
+    for row in rows:
+        await writer.append([row], upper=row[1] + 1)
+    assert (await controller.round()).appends == len(rows)
+    read = [key for key in counted.gets if key.startswith("pending_batches/")]
+    assert len(read) == max(len(rows) - kept, 0)
+    assert await lake.merged() == rows
+    await controller.close()
+    assert shared.beyond(frontier(0)) == []
 
 
 @pytest.mark.parametrize("appends", list(Appends))
