@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,34 @@ async def watched_loop() -> AsyncIterator[list[float]]:
         yield found
     finally:
         watcher.cancel()
+
+
+@asynccontextmanager
+async def watched_process() -> AsyncIterator[list[float]]:
+    """The lag of the loop of another process that does nothing else, known once the context has ended: how late this
+    machine is by itself."""
+    found: list[float] = []
+    ours, its = Pipe()
+    process = get_context("spawn").Process(target=_watch_until_told, args=(its,))
+    process.start()
+    try:
+        await asyncio.to_thread(ours.recv)  # it has begun
+        yield found
+        ours.send(None)
+        found += await asyncio.to_thread(ours.recv)
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.join)
+
+
+def _watch_until_told(told: Connection) -> None:
+    async def watch() -> list[float]:
+        async with watched_loop() as found:
+            told.send(None)
+            await asyncio.to_thread(told.recv)
+        return found
+
+    told.send(asyncio.run(watch()))
 
 
 def peak_mib() -> float:

@@ -27,6 +27,7 @@ LARGE = "append of 64 MiB"
 STREAM = "IPC stream, PUT"
 DEFINITE, COMPARE = "append of a row, definite", "append of a row, compare"
 FLIGHT = "appends of a row, 256 in flight"
+FLIGHT_CPU = "processor time of an append, 256 in flight"
 PUT, PUT_AND_HEAD = "PUT", "PUT, head read"
 IN_FLIGHT = 256
 DELAY_S = 0.05
@@ -120,8 +121,10 @@ async def many(turn: Turn) -> None:
                 await store.put(f"{BEYOND}{number}", bytes(nbytes), mode=CREATE)
 
         for subject, work in turn.in_order([(OURS, append), (PUT, put)]):
+            began = time.process_time()
             with turn.timed(FLIGHT, subject, wanted, "appends/s"):
                 await asyncio.gather(*(work(number) for number in range(1, wanted + 1)))
+            turn.record(FLIGHT_CPU, subject, 1e6 * (time.process_time() - began) / wanted, "µs")
         require(writer.upper.elements == ((wanted + 1,),), OURS, "an append")
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from slate_async.collections.codec.version import encode_version
 from slate_async.collections.controller.controller import Controller
+from slate_async.collections.controller.tasks import LOOK_POLLS
 from tests.benchmarks.collections.columns import SCHEMA
 from tests.benchmarks.collections.lake import Bench, bench
 from tests.benchmarks.family import Family
@@ -23,12 +24,16 @@ SIZES = (10**4, 10**5, 10**6, 10**7)
 APPEND_ROWS = 10_000
 TOGETHER = 8
 """Appends that the controller absorbs at once."""
+LISTING_ETC = 4
+"""Requests of an absorb beside its GETs: a listing, the batch, the version, and the boundary of what was deleted."""
 BOUNDED = 5_000
 """Different data of the collection that stays small."""
 VERSION, REWRITTEN, REQUESTS = "largest version", "rows rewritten per row", "requests of the controller per append"
+NEAR = "requests of a controller beside the writer, per append"
 SMALL = "rows rewritten per row, since keeps up, 5,000 different data"
 IDLE, IDLE_WRITES = "idle, requests a poll", "idle, writes a poll"
 BOUND = "bound"
+FEWEST = "GET, list, 2 PUTs, boundary"
 UNITS = {VERSION: "bytes", REWRITTEN: "", REQUESTS: ""}
 IDLE_POLLS = 20
 
@@ -44,13 +49,22 @@ def batch_of(rng: np.random.Generator, rows: int, time: int, different: int) -> 
     return pa.RecordBatch.from_arrays([pa.array(data), pa.array(times), pa.array(diffs)], schema=SCHEMA.arrow)
 
 
+async def take_in(controller: Controller, number: int) -> None:
+    """What a controller does by itself with what is pending: it looks at the holds now and then."""
+    rounds = controller._rounds
+    if number % LOOK_POLLS:
+        await rounds.absorb(await rounds.pending(controller._tasks._head().upper))
+    else:
+        await rounds.round(collecting=False)  # garbage is collected once a minute
+
+
 async def filled(
-    turn: Turn, lake: Bench, store: SlowStore, controller: Controller, count: int, different: int
+    turn: Turn, lake: Bench, store: SlowStore, controller: Controller, count: int, different: int, writing: Bench
 ) -> tuple[int, Counter[str]]:
-    """Append ``count`` updates, a round after each `TOGETHER`. Bytes of the largest version, and the controller's
-    requests."""
-    rng, writer = np.random.default_rng([turn.number, count]), await lake.writer()
-    reader, largest = await lake.reader(), 0
+    """Append ``count`` updates in the process ``writing``; `TOGETHER` are taken in at once. Bytes of the largest
+    version, and the controller's requests."""
+    rng, writer = np.random.default_rng([turn.number, count]), await writing.writer()
+    reader, largest = await writing.reader(), 0
     requests: Counter[str] = Counter()
     rows = min(APPEND_ROWS, max(count // TOGETHER, 1))
     appends = -(-count // rows)
@@ -59,7 +73,7 @@ async def filled(
         if time % TOGETHER == TOGETHER - 1 or time == appends - 1:
             await reader.downgrade_since(time)
             store.forget()
-            await controller._rounds.round(collecting=False)  # garbage is collected once a minute
+            await take_in(controller, time // TOGETHER)
             requests += store.counts
             await controller.merge()
             largest = max(largest, len(encode_version(await lake.stores.versions.load())))
@@ -70,9 +84,9 @@ async def filled(
 async def measure(turn: Turn, count: int) -> dict[str, float]:
     """Record what ``count`` updates cost; each as a multiple of its bound."""
     store = SlowStore(0.0)
-    async with bench(store) as lake:
+    async with bench(store) as lake, bench(store) as writing:
         controller = await lake.controller()
-        largest, requests = await filled(turn, lake, store, controller, count, 10 * count)
+        largest, requests = await filled(turn, lake, store, controller, count, 10 * count, writing)
         rounds, merges = controller.counts
         rewritten = (merges.rows_in + rounds.rows) / rounds.rows
         require(rounds.rows >= count, OURS, "a controller")
@@ -85,6 +99,7 @@ async def measure(turn: Turn, count: int) -> dict[str, float]:
             turn.record(name_of(measure, count), OURS, found, UNITS[measure])
             turn.record(name_of(measure, count), BOUND, bound, UNITS[measure])
             shares[measure] = found / bound
+        turn.record(name_of(REQUESTS, count), FEWEST, 1 + LISTING_ETC / TOGETHER, "")
         if count == turn.plan.choose(TINY, SIZES[2], SIZES[3]):
             await idle(turn, lake, store, controller)
     return shares
@@ -110,9 +125,11 @@ async def bounded(turn: Turn) -> None:
     store = SlowStore(0.0)
     async with bench(store) as lake:
         controller = await lake.controller()
-        await filled(turn, lake, store, controller, count, BOUNDED)
+        _, requests = await filled(turn, lake, store, controller, count, BOUNDED, lake)
         rounds, merges = controller.counts
         turn.record(SMALL, OURS, (merges.rows_in + rounds.rows) / rounds.rows, "")
+        turn.record(NEAR, OURS, sum(requests.values()) / rounds.appends, "")
+        turn.record(NEAR, BOUND, 1 + 3 / TOGETHER, "")
 
 
 async def one_round(turn: Turn) -> None:
@@ -149,6 +166,7 @@ FAMILY = Family(
     "Collections: how cost grows",
     (
         *(Goal(7, worst(measure), 1, most=True) for measure in UNITS),
+        Goal(7, NEAR, 1, (NEAR, BOUND), most=True),
         Goal(7, SMALL, 4, most=True),
         Goal(7, IDLE, 1, most=True),
         Goal(7, IDLE_WRITES, 0, most=True),
@@ -157,8 +175,9 @@ FAMILY = Family(
     notes=(
         f"Appends of {APPEND_ROWS:,} updates of ever new data, {TOGETHER} absorbed together. The store takes no time.",
         "Rewritten: what the controller wrote into merged batches, the first time included.",
-        "Requests: of rounds with one reader, garbage and merges left out. A GET for each append; for each round two"
-        " listings of holds and a GET of each, listings of what is pending and of versions, two PUTs, the boundary.",
+        "Requests: of a controller that works by itself, with one reader; garbage and merges left out. A GET for each"
+        " append, which one in the writer's process does not need. For all that is absorbed together a listing, two"
+        " PUTs and the boundary; each fourth time it looks at the head and the holds as well.",
     ),
     plot=plot,
     most_rounds=1,
