@@ -21,6 +21,8 @@ from tests.simulation.catalogue import SCENARIOS
 from tests.simulation.checkers import Violation
 
 MESSAGE_CHARS = 2000
+IMPORTING_SEEDS = 4
+"""So many seeds have imported all that the product imports late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +90,40 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+class _Frozen:
+    """What is there before a world need not be looked at each time that garbage is collected, twice a world: half of
+    it came with the first seeds, which import much. ``left``: seeds after which what is there is frozen again."""
+
+    def __init__(self) -> None:
+        self.left = IMPORTING_SEEDS
+        gc.collect()
+        gc.freeze()
+
+    def seed_ended(self) -> None:
+        """A world was thrown away."""
+        if self.left:
+            self.left -= 1
+            gc.freeze()
+
+
+_frozen: _Frozen | None = None
+
+
 def _worker_starts() -> None:
+    global _frozen
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
+    _frozen = _Frozen()
 
 
 @contextlib.contextmanager
-def _frozen() -> Iterator[None]:
-    """The simulator collects garbage twice a world; what was there before need not be looked at each time."""
-    gc.collect()
-    gc.freeze()
+def _freezing() -> Iterator[None]:
+    global _frozen
+    _frozen = _Frozen()
     try:
         yield
     finally:
+        _frozen = None
         gc.unfreeze()
 
 
@@ -113,13 +134,16 @@ def _run_limited(job: tuple[str, int, int]) -> SeedResult:
             return run_seed(scenario, seed)
     except TooSlowError as error:
         return SeedResult(scenario, seed, "too-slow", str(error), "", 0, 0.0)
+    finally:
+        if _frozen is not None:
+            _frozen.seed_ended()
 
 
 def run_seeds(scenario: str, seeds: Iterable[int], *, jobs: int = 1, limit_seconds: int = 120) -> Iterator[SeedResult]:
     """Results as they come. With ``jobs`` 1 in this process, else in that many worker processes."""
     work = [(scenario, seed, limit_seconds) for seed in seeds]
     if jobs == 1:
-        with _frozen():
+        with _freezing():
             yield from map(_run_limited, work)
         return
     with multiprocessing.get_context("spawn").Pool(jobs, _worker_starts) as pool:
