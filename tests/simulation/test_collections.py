@@ -10,21 +10,16 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.amounts import AMOUNTS, FULL_SEEDS
 from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.runner import run_seed, run_seeds
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
-from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
 from tests.simulation.scenarios.lake.scenarios import LAKES
 from tests.simulation.test_rules import MISTAKES, OFTEN
 from tests.slices import sample, seeds
 
 SLICE_SWITCHES = 6
-SLICE_SEEDS = 16
-FULL_SEEDS = 2_000
-"""Of ten histories each."""
-SLICE_ROLE_SEEDS = 10
-FULL_ROLE_SEEDS = 500
 HAPPENS = ("acknowledged", "snapshots", "listened", "restarts", "clones", "revoked", "fenced", "late hold", "crashed")
 
 
@@ -39,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("scenario", [scenario.name for scenario in COLLECTIONS])
 def test_nothing_is_lost_repeated_or_deleted_too_early(scenario: str, full: bool) -> None:
-    results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
+    results = list(run_seeds(scenario, seeds(AMOUNTS[scenario].of(full))))
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
     happened = Counter[str]()
     for result in results:
@@ -51,9 +46,14 @@ def test_nothing_is_lost_repeated_or_deleted_too_early(scenario: str, full: bool
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("scenario", [scenario.name for scenario in LAKES])
 def test_the_products_roles_keep_every_promise(scenario: str, full: bool) -> None:
-    count = len(all_pairs()) if scenario == AWAITS.name else FULL_ROLE_SEEDS
-    results = list(run_seeds(scenario, seeds(count if full else SLICE_ROLE_SEEDS)))
+    results = list(run_seeds(scenario, seeds(AMOUNTS[scenario].of(full))))
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
+
+
+def test_a_full_run_is_of_enough_seeds() -> None:
+    roles = [scenario.name for scenario in LAKES]
+    assert sum(amount.full() for amount in AMOUNTS.values()) >= FULL_SEEDS
+    assert min(AMOUNTS[name].full() for name in roles) >= 1_000
 
 
 @pytest.mark.timeout(1_200)

@@ -25,6 +25,7 @@ from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
 from slate_async.collections.writer.writer import Writer, open_writer, shard_of
+from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
@@ -59,9 +60,14 @@ async def at_once(seconds: float) -> None:
     """Metastores wait for nothing."""
 
 
-def fast_runtime() -> Runtime:
-    """A runtime without threads, whose clock moves by sleeping."""
-    return Runtime(FastClock(), random.Random(7), SystemIds(), InlineOffload(), InlineOffload())
+def pace_of(store: StoreInHand) -> float:
+    """Of clocks beside ``store``: requests to a folder take real time."""
+    return 0.02 if isinstance(store.inner, LocalStore) else 0.0
+
+
+def fast_runtime(pace: float = 0.0) -> Runtime:
+    """A runtime without threads, whose clock moves by sleeping. ``pace``: of `FastClock`."""
+    return Runtime(FastClock(pace), random.Random(7), SystemIds(), InlineOffload(), InlineOffload())
 
 
 @dataclass

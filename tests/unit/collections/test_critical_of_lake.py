@@ -10,11 +10,11 @@ from slate_async.collections.lake import Lake
 from slate_async.collections.open import open_collections
 from slate_async.errors import ClosedError, InvalidError, NotFoundError
 from tests.engine import StoreInHand
-from tests.unit.collections.lake import fast_runtime
+from tests.unit.collections.lake import fast_runtime, pace_of
 
 
 async def opened(store: StoreInHand) -> Lake:
-    return await open_collections(store, name="memory://lake", runtime=fast_runtime())
+    return await open_collections(store, name="memory://lake", runtime=fast_runtime(pace_of(store)))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from slate_async.errors import (
 )
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, settle, until
-from tests.unit.collections.lake import fast_runtime
+from tests.unit.collections.lake import fast_runtime, pace_of
 
 ORDERS = pa.schema([pa.field("customer", pa.string(), nullable=False), pa.field("total", pa.int64())])
 SETTINGS = CollectionSettings(version_keep_ms=0)
@@ -42,7 +42,7 @@ async def another(store: StoreInHand) -> AsyncIterator[Opened]:
 
     async def opened() -> Lake:
         lake = await open_collections(
-            store, name="memory://lake", settings=SETTINGS, controller=False, runtime=fast_runtime()
+            store, name="memory://lake", settings=SETTINGS, controller=False, runtime=fast_runtime(pace_of(store))
         )
         lakes.append(lake)
         return lake

@@ -25,13 +25,12 @@ from slate_async.collections.reader.listen import Delta, Listener
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.errors import UnavailableError
-from slate_async.objectstore.local import LocalStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from tests.engine import InlineOffload, StoreInHand, settle
 from tests.support.collection_bytes import frontier
-from tests.unit.collections.lake import FastClock, Lake
+from tests.unit.collections.lake import FastClock, Lake, pace_of
 
 Rows = list[tuple[bytes, Any, int]]
 """Data, a number or a pair of them as time, and the difference."""
@@ -222,7 +221,7 @@ def watch() -> str:
 async def lake(store: StoreInHand) -> AsyncIterator[ReadLake]:
     """A collection of bytes in ``store``; its readers are expired at the end."""
     supervisor = Supervisor("test", lambda cause: None)
-    made = ReadLake(store, supervisor, clock=FastClock(0.02 if isinstance(store.inner, LocalStore) else 0.0))
+    made = ReadLake(store, supervisor, clock=FastClock(pace_of(store)))
     yield made
     store.release()
     store.fail_before = store.fail_after = lambda key: None

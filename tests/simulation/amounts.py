@@ -1,0 +1,40 @@
+"""How many seeds of each ``collections-…`` scenario are run: in a slice, and in all of it, by tests and by
+``scripts/simulate --full``.
+
+All together at least `FULL_SEEDS`. A seed of pure decisions is ten histories; a seed of `AWAITS` is one of its pairs,
+and in full each pair is run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
+from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
+from tests.simulation.scenarios.lake.scenarios import LAKES
+
+FULL_SEEDS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Seeds of one scenario. ``full``: found out by a run of its roles, of some."""
+
+    slice: int
+    full: Callable[[], int]
+
+    def of(self, full: bool) -> int:
+        """So many."""
+        return self.full() if full else self.slice
+
+
+DECISIONS = Amount(16, lambda: 6_000)
+ROLES = Amount(10, lambda: 1_000)
+PAIRS = Amount(10, lambda: len(all_pairs()))
+
+AMOUNTS: Mapping[str, Amount] = {
+    **{scenario.name: DECISIONS for scenario in COLLECTIONS},
+    **{scenario.name: ROLES for scenario in LAKES},
+    AWAITS.name: PAIRS,
+}
