@@ -32,8 +32,11 @@ async def gather(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             finally:
                 ended = [task for task in tasks if task.done()]
-                await _end(tasks)
-            _raise_first([*ended, *(task for task in tasks if task not in ended)])
+                try:
+                    await _end(tasks)
+                finally:  # looked at also if the caller was cancelled, or the loop would report them
+                    failed = _failures([*ended, *(task for task in tasks if task not in ended)])
+            _raise_first(failed)
             results += [task.result() for task in tasks]
     finally:
         for call in calls[begun:]:
@@ -57,8 +60,11 @@ async def _wait(tasks: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks)
 
 
-def _raise_first(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    failed = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+def _failures(tasks: Sequence[asyncio.Task[Any]]) -> list[BaseException]:
+    return [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+
+
+def _raise_first(failed: Sequence[BaseException]) -> None:
     if failed:
         first, *others = failed
         for other in others:

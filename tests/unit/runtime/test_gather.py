@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -69,3 +70,24 @@ async def test_cancelling_the_caller_ends_all_calls() -> None:
     with pytest.raises(asyncio.CancelledError):
         await gathering
     assert sorted(ended) == [0, 1]
+
+
+async def test_failures_of_calls_whose_caller_was_cancelled_are_not_reported_by_the_loop() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+
+    async def fail_when_cancelled() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise ValueError("gone")
+
+    gathering = asyncio.create_task(gather([fail_when_cancelled(), fail_when_cancelled()]))
+    await asyncio.sleep(0.01)
+    gathering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gathering
+    del gathering
+    await asyncio.sleep(0)
+    gc.collect()
+    assert reported == []
