@@ -29,7 +29,7 @@ class Amount:
         return self.full() if full else self.slice
 
 
-DECISIONS = Amount(16, lambda: 6_000)
+DECISIONS = Amount(16, lambda: 4_000)
 ROLES = Amount(10, lambda: 1_000)
 PAIRS = Amount(10, lambda: len(all_pairs()))
 

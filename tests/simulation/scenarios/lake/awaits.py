@@ -7,11 +7,9 @@ begins anew, as a process that was started again. Then the collection is judged 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.context import controlling
@@ -19,17 +17,21 @@ from slate_async.collections.controller.controller import open_controller
 from slate_async.collections.core.errors import LeaseLostError, SinceError, UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import TimeKind
+from slate_async.collections.reader.critical import open_critical
 from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.reader.lending import TaskHold, adopt_hold, share_hold
 from slate_async.collections.writer.writer import Writer, open_writer
 from slate_async.errors import FencedError, UnavailableError
-from tests.simulation.faults import NO_FAULTS, Fault, Rule
+from tests.simulation.faults import NO_FAULTS
 from tests.simulation.loop import Interleaving
-from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
 from tests.simulation.scenarios.lake.controllers import control
 from tests.simulation.scenarios.lake.estate import Ack, Estate, Row
 from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.lenders import Lending
 from tests.simulation.scenarios.lake.listeners import Listening
+from tests.simulation.scenarios.lake.pairs import LEASE_MS, Fated, Pair, Role, pairs_of
 from tests.simulation.scenarios.lake.params import LakeParams, draw
 from tests.simulation.scenarios.lake.pinners import Pinning
 from tests.simulation.scenarios.lake.play import LATENCY, LakePlay
@@ -38,39 +40,8 @@ from tests.simulation.scenarios.lake.writers import write
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.world import World
 
-What = Literal["crash", "freeze", "cancel"] | Fault
-FAULTS: Sequence[What] = (
-    "crash",
-    "freeze",
-    "cancel",
-    Fault.REFUSED,
-    Fault.FAILED_BEFORE,
-    Fault.LOST_RESPONSE,
-    Fault.LATE,
-)
-OF_STEPS: Sequence[What] = ("crash", "freeze", "cancel")
-"""Those that hit between any two callbacks; the others hit a request."""
 EXPECTED = (LeaseLostError, SinceError, UpperMismatchError, UnavailableError, FencedError)
-LEASE_MS = 100
 Act = Callable[[Estate, Eye, Node], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What is played. ``fixed``: of `LakeParams`"""
-
-    name: str
-    act: Act
-    fixed: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The fault ``what`` at the await number ``at``, from 1; 0: nothing goes wrong."""
-
-    role: Role
-    what: What
-    at: int
 
 
 # ---- roles
@@ -158,8 +129,45 @@ async def _controls(estate: Estate, eye: Eye, node: Node) -> None:
         await controller.close()
 
 
+async def _lends(estate: Estate, eye: Eye, node: Node) -> None:
+    """A hold is lent and left, prolonged by one that reads under it, adopted, moved and given up."""
+    lending = Lending(estate, eye, node)
+    shared, _ = await share_hold(lending.context, node.name)
+    try:
+        job = await lending.plan(shared)
+    finally:
+        await shared.leave()
+    if job is None:
+        return
+    await lending.read(job)
+    await TaskHold(lending.context, job.lent).prolong()
+    adopted, _ = await adopt_hold(lending.context, job.lent, node.name)
+    expired = eye.believe(node, lambda: adopted._hold.handle)
+    try:
+        again = await lending.plan(adopted)
+        await lending.read(job)
+        if again is not None:
+            await adopted.move(version=again.lent.version, since=again.lower.step_back())
+            await lending.read(again)
+    finally:
+        expired()
+        await adopted.expire()
+
+
+async def _reads_under_a_pin(estate: Estate, eye: Eye, node: Node) -> None:
+    pin = await open_critical(estate.stores(node).reading(), "billing")
+    eye.criticals.add("billing")
+    reader = await pin.reader("under a pin")
+    expired = eye.believe(node, lambda: reader._hold.handle)
+    try:
+        await Reading(estate, eye, node, reader).clone()
+    finally:
+        expired()
+        await reader.expire()
+
+
 DEFINITE, COMPARE = {"appends": Appends.DEFINITE}, {"appends": Appends.COMPARE}
-ROLES: Sequence[Role] = (
+ROLES: Sequence[Role[Act]] = (
     Role("definite-writer", _writes, DEFINITE),
     Role("compare-writer", _writes, COMPARE),
     Role("definite-parts", _writes, {**DEFINITE, "part_bytes": 60}),
@@ -169,6 +177,12 @@ ROLES: Sequence[Role] = (
     Role("definite-cloner", _clones, DEFINITE),
     Role("compare-cloner", _clones, COMPARE),
     Role("definite-pinner", _pins, DEFINITE),
+    Role("definite-under-a-pin", _reads_under_a_pin, DEFINITE),
+    Role("compare-under-a-pin", _reads_under_a_pin, COMPARE),
+    Role("definite-lender", _lends, DEFINITE),
+    Role("compare-lender", _lends, COMPARE),
+    Role("definite-handed-over", _listens, {**DEFINITE, "near": 1}),
+    Role("compare-handed-over", _listens, {**COMPARE, "near": 1}),
     Role("definite-listener", _listens, DEFINITE),
     Role("compare-listener", _listens, COMPARE),
     Role("definite-controller", _controls, DEFINITE),
@@ -180,69 +194,26 @@ ROLES: Sequence[Role] = (
 
 
 class AwaitPlay(LakePlay):
-    """One pair. ``awaits``: how many the role had: of its callbacks, and of its requests."""
+    """One pair."""
 
-    def __init__(self, world: World, pair: Pair) -> None:
+    def __init__(self, world: World, pair: Pair[Act]) -> None:
         super().__init__(world, params_of(world.seed, pair.role))
-        self._pair = pair
-        self._requests = 0
-        self.awaits = (0, 0)
+        self._act = pair.role.act
+        self.fated = Fated(world, pair, EXPECTED)
 
     def people(self) -> None:
         """The role, and who goes on beside it."""
         estate = self.estate
         self.start("writer-w0", lambda node: write(estate, node, "w0"))
         self.start("controller", lambda node: control(estate, node))
-        life = self._role()
-        self.tasks.append(self.world.loop.create_task(life, name=f"life of {self._pair.role.name}"))
+        self.tasks.append(self.world.loop.create_task(self._role(), name="life of the role"))
 
     async def _role(self) -> None:
         await asyncio.sleep(0.08)
-        act = self._pair.role.act
-        for faulty in (True, False):
-            node = self.world.node("role")
-            doing = node.spawn(_expected(act(self.estate, self.eye, node)))
-            if faulty:
-                self._hit(node, doing)
-            try:
-                await node.join(doing)
-            except NodeCrashedError:
-                await asyncio.sleep(0.05)
-            except asyncio.CancelledError:
-                if self._pair.what != "cancel" or not faulty:
-                    raise
-            if faulty:
-                self.awaits = (node.domain.steps, self._requests)
-
-    def _hit(self, node: Node, doing: asyncio.Task[None]) -> None:
-        what, at = self._pair.what, self._pair.at
-
-        def is_it(name: str, operation: str, key: str) -> bool:
-            self._requests += name == node.name
-            return what not in OF_STEPS and name == node.name and self._requests == at
-
-        rule = (
-            Rule(is_it, what, late_seconds=2 * LEASE_MS / 1000) if isinstance(what, Fault) else Rule(is_it, Fault.NONE)
-        )
-        self.world.rule(rule)
-        if at and what == "crash":
-            node.crash_after(at)
-        elif at and what == "freeze":
-            node.freeze_after(at, 3 * LEASE_MS / 1000)
-        elif at and what == "cancel":
-            node.domain.call_after_steps(at, lambda: _cancel(doing))
+        await self.fated.play(lambda node: self._act(self.estate, self.eye, node))
 
 
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-
-
-async def _expected(doing: Awaitable[None]) -> None:
-    with contextlib.suppress(EXPECTED):
-        await doing
-
-
-def params_of(seed: int, role: Role) -> LakeParams:
+def params_of(seed: int, role: Role[Act]) -> LakeParams:
     """A small collection, of which little goes wrong but what is meant to."""
     fixed = {"kind": TimeKind.U64, "lease_ms": LEASE_MS, "poll_ms": 20, "edge": 10, "closed": 0.0, "lives": 1}
     calm = {"crashes": 0.0, "freezes": 0.0, "parallelism": 2, "page_keys": 1000, "pace": 0.05, "active_seconds": 0.5}
@@ -255,24 +226,18 @@ def world_of(seed: int, keep_trace: bool = False) -> World:
     return World(seed, plan=replace(NO_FAULTS, latency=LATENCY), interleaving=interleaving, keep_trace=keep_trace)
 
 
-def awaits_of(role: Role) -> tuple[int, int]:
+def awaits_of(role: Role[Act]) -> tuple[int, int]:
     """How many callbacks and requests the role has when nothing goes wrong."""
     world = world_of(0)
     play = AwaitPlay(world, Pair(role, "crash", 0))
     world.run(play.run())
-    return play.awaits
+    return play.fated.awaits
 
 
 @functools.cache
-def all_pairs() -> Sequence[Pair]:
-    """Of all roles; some more than there are, because another seed may have more awaits."""
-    found: list[Pair] = []
-    for role in ROLES:
-        steps, requests = awaits_of(role)
-        for what in FAULTS:
-            most = steps if what in OF_STEPS else requests
-            found += [Pair(role, what, at) for at in range(1, most + most // 10 + 2)]
-    return found
+def all_pairs() -> Sequence[Pair[Act]]:
+    """Of all roles."""
+    return list(pairs_of(ROLES, awaits_of))
 
 
 def _make(seed: int, keep_trace: bool) -> World:

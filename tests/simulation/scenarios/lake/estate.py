@@ -185,7 +185,8 @@ class Estate:
             supervisor=Supervisor(f"{node.name}/life", _ignored),
         )
         self._opened += 1
-        return replace(stores, acknowledged=self.acknowledged) if self.params.near and self._opened % 2 else stores
+        near = self.params.near
+        return replace(stores, acknowledged=self.acknowledged) if near and self._opened % near == 1 % near else stores
 
     def writing(self, node: Node, name: str) -> WriterContext:
         """What the writer ``name`` works with."""

@@ -10,6 +10,7 @@ version     versions are consecutive, and nothing goes back (P10, C26)
 zombie      a version of an epoch is of the process whose claim began that epoch (P10)
 dangling    a version names no object that is not there
 deleted     nothing is deleted that the head names, or that lies beyond its upper
+unasked     what is published to be given up some hold had given up (C29)
 promise     while a hold stands that its owner believes, nothing is deleted that a version at or above its own names,
             and no version is compacted past its since (P8)
 ==========  ==========================================================================================================
@@ -38,6 +39,7 @@ from tests.simulation.scenarios.life.eye import at_once, nearby
 
 _PENDING, _MERGED = f"{FOLDER}/{names.PENDING_BATCHES}", f"{FOLDER}/{names.MERGED_BATCHES}"
 _VERSIONS = f"{FOLDER}/{MERGED_AREAS.folder}"
+_READERS = f"{FOLDER}/{names.READERS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Eye:
         self.handles: dict[int, Believed] = {}
         self.criticals: set[str] = set()
         """Names of critical holds that somebody was told are there."""
+        self.given_up = estate.minimum
+        """By any hold so far."""
         self.wrong: list[Violation] = []
         self._claimed: dict[int, str] = {}
         self._decoded: dict[str, StoredHold] = {}
@@ -114,6 +118,9 @@ class Eye:
         if operation.startswith("put-"):
             if key.startswith(_VERSIONS):
                 self._look(request.sender.name)
+            elif key.startswith(_READERS):
+                stored = self._stored(names.parse_hold(key.removeprefix(f"{FOLDER}/")) or "")
+                self.given_up = self.given_up if stored is None else self.given_up.join(stored.hold.since)
             elif key.startswith(_PENDING) and self._estate.params.appends is Appends.COMPARE:
                 self._extend_chain(key.removeprefix(f"{FOLDER}/"))
         elif operation.startswith(("register-cas", "manifest-commit", "item-put")):
@@ -141,6 +148,8 @@ class Eye:
         for batch in area.batches:
             if batch.rows and batch not in before.batches and f"{FOLDER}/{batch.name}" not in self._objects:
                 self._note("dangling", f"{author} commits version {area.version}, which names {batch.name}")
+        if not area.bound <= self.given_up:
+            self._note("unasked", f"{author} publishes {area.bound}, and holds have given up {self.given_up}")
         for name in sorted(self.criticals):
             stored = self._stored(name)
             if stored is not None and not stored.hold.revoked and not area.since <= stored.hold.since:

@@ -33,7 +33,8 @@ class LakeParams:
     sessions: how long handles of readers are used: ``short`` or ``any``
     lateness: seconds that an effect comes after its failure, at most
     pace: seconds between two appends of a writer, at most
-    near: whether every other process that reads is handed over what writers put, as if they were in it
+    near: every so manieth process that reads is handed over what writers put, as if they were in it; 0: none
+    lenders, workers: processes that plan reads, and processes that do them under the hold of the planner
     """
 
     appends: Appends
@@ -61,7 +62,9 @@ class LakeParams:
     listeners: int
     pinners: int
     verifiers: int
-    near: bool = False
+    near: int = 0
+    lenders: int = 0
+    workers: int = 0
 
 
 def draw(rng: random.Random, fixed: Mapping[str, Any]) -> LakeParams:

@@ -27,6 +27,7 @@ from tests.simulation.runtime import OffloadDelay, derived_rng
 from tests.simulation.scenarios.lake.controllers import bring_to_rest, control
 from tests.simulation.scenarios.lake.estate import FOLDER, Estate
 from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.lenders import Job, lend, work
 from tests.simulation.scenarios.lake.listeners import listen
 from tests.simulation.scenarios.lake.params import SKEW_MS, LakeParams, draw
 from tests.simulation.scenarios.lake.pinners import CRITICAL, pin
@@ -74,6 +75,11 @@ class LakePlay:
             self.start(f"reader{number}", lambda node: read(estate, self.eye, node))
         for number in range(params.listeners):
             self.start(f"listener{number}", functools.partial(_listening, estate, self.eye, f"listener{number}"))
+        jobs: list[Job] = []
+        for number in range(params.lenders):
+            self.start(f"lender{number}", lambda node: lend(estate, self.eye, node, jobs))
+        for number in range(params.workers):
+            self.start(f"worker{number}", lambda node: work(estate, self.eye, node, jobs))
         for number in range(params.pinners):
             self.start(f"pinner{number}", lambda node: pin(estate, self.eye, node, CRITICAL))
         for number in range(params.controllers):

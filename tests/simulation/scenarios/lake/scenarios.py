@@ -24,7 +24,15 @@ LAKES: Sequence[Scenario] = (
         "the product's readers and listeners beside its writers and controllers: all faults",
         readers=2,
         listeners=1,
-        near=True,
+        near=2,
+    ),
+    lake_scenario(
+        "collections-lending",
+        "reads that one process plans, and others do under the hold that it lent, or adopt: all faults",
+        readers=0,
+        listeners=0,
+        lenders=2,
+        workers=2,
     ),
     lake_scenario(
         "collections-controllers",
