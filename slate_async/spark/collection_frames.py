@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import slate_async as slate
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.reader.lending import share_hold
+from slate_async.collections.reader.split import since_error
 from slate_async.spark.collection_options import CollectionRead
 from slate_async.spark.collection_place import leased, open_collection
 from slate_async.spark.collection_plan import definite
@@ -64,9 +65,11 @@ class _Kept:
         self._ended = asyncio.Event()
         self.as_of: Future[str | None] = Future()
         self.hold = ""
+        self._task: asyncio.Task[None] | None = None
 
     async def keep(self, environment: slate.Environment) -> None:
         """Take the hold, say so, keep it, and give it up."""
+        self._task = asyncio.current_task()
         try:
             async with open_collection(self._options.place, environment) as stores:
                 context = leased(stores, self._options.lifetime_s)
@@ -74,6 +77,8 @@ class _Kept:
                 async with shared:
                     lent = await shared.lend(area.version)
                     _, as_of = await definite(context, stores.life.uuid, self._options, lent, area)
+                    if as_of is not None and not shared.since.less_equal(as_of):
+                        raise since_error(context, as_of, shared.since)  # what is beneath it may go between two queries
                     self.hold = f"{lent.reader}:{lent.beat}"
                     self.as_of.set_result(None if as_of is None else str(Frontier([as_of])))
                     await self._ended.wait()
@@ -83,5 +88,7 @@ class _Kept:
             self.as_of.set_exception(error)
 
     async def end(self, _: slate.Environment) -> None:
-        """Let `keep` end."""
+        """Let `keep` end, also while it waits for its time to be definite."""
         self._ended.set()
+        if self._task is not None and not self.as_of.done():
+            self._task.cancel()

@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import slate_async as slate
@@ -24,7 +25,7 @@ from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.spark.collection_options import CollectionPlace
 from slate_async.spark.collection_place import open_collection
 from slate_async.spark.options import place
-from slate_async.spark.task_job import TaskFunction, TaskJob, pickled
+from slate_async.spark.task_job import TaskFunction, TaskJob, context_of, pickled
 from slate_async.spark.worker import this_worker
 
 DEFAULT_PARALLELISM = 8
@@ -52,7 +53,7 @@ class CollectionMergeExecutor:
         least_rows: int = DEFAULT_LEAST_ROWS,
         parallelism: int = DEFAULT_PARALLELISM,
     ) -> None:
-        self._context = spark.sparkContext
+        self._context = context_of(spark)
         self._place = CollectionPlace(place(path), metastore, collection)
         self._least_rows = least_rows
         self._threads = ThreadPoolExecutor(parallelism, thread_name_prefix="slate_async spark merge")
@@ -92,6 +93,15 @@ class CollectionMergeExecutor:
         self.close()
 
 
+def check_same_arrow(driver: str, task: str) -> None:
+    """Raise `InvalidError` where the ``task`` has another version of pyarrow than the ``driver``. Attempts of one merge
+    put objects of one name, and one that comes late would put other bytes than were committed."""
+    if driver != task:
+        raise slate.InvalidError(
+            f"the driver has pyarrow {driver} and this task {task}: merges take one version in all Spark processes"
+        )
+
+
 async def _merge(where: CollectionPlace, task: MergeTask, environment: slate.Environment) -> MergedBatch:
     async with open_collection(where, environment) as stores:
         return await LocalExecutor(stores.store, environment.runtime.offload).merge(task)
@@ -99,11 +109,13 @@ async def _merge(where: CollectionPlace, task: MergeTask, environment: slate.Env
 
 def _merge_there(where: CollectionPlace, task: MergeTask) -> TaskFunction:
     """The function of a Spark task that runs ``task``."""
+    driver = pa.__version__
 
     def run(rows: Iterable[int]) -> Iterator[bytes]:
         for _ in rows:  # one; but to its end, for Spark uses no process again that left something unread
             outcome: MergedBatch | slate.SlateError | ObjectNotFoundError
             try:
+                check_same_arrow(driver, pa.__version__)
                 outcome = this_worker().run(partial(_merge, where, task))
             except (slate.SlateError, ObjectNotFoundError) as error:
                 outcome = error

@@ -6,10 +6,9 @@ own keeps (`slate_async.spark.collection_frames.reading_collection`) is prolonge
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,8 +23,10 @@ from slate_async.collections.core.times import Time
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.lending import SharedHold, TaskHold, share_hold
 from slate_async.collections.reader.split import LentVersion, SnapshotSplit, look_ahead, newest_time, split_snapshot
+from slate_async.spark.collection_filters import applicable
 from slate_async.spark.collection_options import CollectionPlace, CollectionRead
 from slate_async.spark.collection_place import leased, open_collection
+from slate_async.spark.renewing import renewed
 
 logger = logging.getLogger(__name__)
 MOST_PARTITIONS = 10_000
@@ -73,7 +74,7 @@ async def plan_partitions(
         except BaseException:
             await _given_up(shared)
             raise
-        await shared.leave()
+        await (shared.leave() if splits else _given_up(shared))
         lease = Lease(lent, options.lifetime_s, made_ms)
         return [CollectionPartition(options.place, split, lease) for split in splits]
 
@@ -106,7 +107,6 @@ async def kept(context: ReaderContext, lease: Lease | None) -> AsyncGenerator[No
     if lease is None:
         yield
         return
-    clock, quarter_s = context.runtime.clock, lease.lifetime_s / 4
     hold = TaskHold(context, lease.hold)
 
     async def prolong() -> None:
@@ -115,22 +115,8 @@ async def kept(context: ReaderContext, lease: Lease | None) -> AsyncGenerator[No
         except slate.SlateError as error:
             logger.warning("the hold %s of %s was not prolonged: %s", lease.hold.reader, context.name, error)
 
-    async def go_on(first_s: float) -> None:
-        await clock.sleep(first_s)
-        while True:
-            await prolong()
-            await clock.sleep(quarter_s)
-
-    left_s = quarter_s - (clock.now_ms() - lease.made_ms) / 1000
-    if left_s <= 0:
-        await prolong()
-    keeper = asyncio.create_task(go_on(left_s if left_s > 0 else quarter_s), name=f"keep hold {lease.hold.reader}")
-    try:
+    async with renewed(context.runtime.clock, lease.lifetime_s, lease.made_ms, prolong):
         yield
-    finally:
-        keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
 
 
 async def _splits(
@@ -144,9 +130,8 @@ async def _splits(
     source, as_of = await definite(context, collection, options, hold, area)
     if as_of is None:
         return []  # nothing was appended
-    nbytes = sum(batch.nbytes for batch in area.batches)
-    count = min(MOST_PARTITIONS, max(1, -(-nbytes // options.partition_bytes)))
-    return await split_snapshot(context, source, as_of, where, count)
+    chosen = applicable(where, context.schema)
+    return await split_snapshot(context, source, as_of, chosen, MOST_PARTITIONS, least_bytes=options.partition_bytes)
 
 
 async def _given_up(shared: SharedHold) -> None:

@@ -8,39 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async.collections.core.filtering import ConditionLike
 from slate_async.spark.batch_read import joined
+from slate_async.spark.collection_filters import condition_of
 from slate_async.spark.collection_options import CollectionRead
 from slate_async.spark.collection_place import check_life, open_collection
 from slate_async.spark.collection_plan import CollectionPartition, kept, plan_partitions
@@ -48,26 +24,6 @@ from slate_async.spark.collection_types import RowsOut
 from slate_async.spark.worker import this_worker
 
 BATCH_ROWS = 32_768
-COMPARED = (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-)
-"""Types that Spark and collections order alike. Floats are not among them: to Spark NaN is the greatest."""
-SIGNS: dict[type[Filter], str] = {
-    EqualTo: "==",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "in",
-}
 
 
 class CollectionReader(DataSourceReader):
@@ -101,28 +57,6 @@ class FilteringReader(CollectionReader):
         found = [condition_of(filter_, kinds) for filter_ in filters]
         self._where = [condition for condition in found if condition is not None]
         return filters
-
-
-def condition_of(filter_: Filter, kinds: dict[str, DataType]) -> ConditionLike | None:
-    """``filter_`` as a condition of a snapshot; ``None`` if that would not mean the same."""
-    attribute: tuple[str, ...] = getattr(filter_, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in kinds or attribute[0].startswith("_"):
-        return None
-    [name] = attribute
-    if isinstance(filter_, IsNull | IsNotNull):
-        return (name, "is null" if isinstance(filter_, IsNull) else "is not null")
-    sign = SIGNS.get(type(filter_))
-    if sign is None or not isinstance(kinds[name], COMPARED):
-        return None
-    value: Any = getattr(filter_, "value", None)
-    if sign == "in":
-        values = [_plain(item) for item in value if item is not None]
-        return (name, sign, values)
-    return None if value is None else (name, sign, _plain(value))
-
-
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value
 
 
 async def _rows(

@@ -101,11 +101,7 @@ class FrameWriter(DataSourceArrowWriter):
                 try:
                     await commit_parts(stores.writing(WRITER), bounds, found, target.stamp)
                 except UpperMismatchError as error:
-                    raise slate.ConflictError(
-                        f"another writer appended to {stores.name} meanwhile, so that these rows do not fit: {error};"
-                        " write again",
-                        outcome=error.outcome,
-                    ) from error
+                    raise _overtaken(stores, error) from error
 
         this_worker().run(commit)
 
@@ -208,7 +204,7 @@ async def _targeted(options: CollectionWrite, schema: StructType, environment: s
         appends = CompareAppends(stores.writing(WRITER))
         await appends.restart()
         if appends.coverage.is_done:
-            raise slate.InvalidError(f"{stores.name} is closed: nothing is appended any more", outcome="not_applied")
+            raise _closed(stores)
         [(end,)] = appends.coverage.elements
         time = end if options.time is None else options.time
         stamp = _stamp(stores, options.job_id or str(uuid4()), time if options.time is not None else None)
@@ -217,8 +213,12 @@ async def _targeted(options: CollectionWrite, schema: StructType, environment: s
             time = end - 1
         known = known and end == time + 1
         if time < end and not known:
+            job = options.job_id
+            seen = "" if job is None else f"; whether job {job!r} has written there is seen only while it was the last"
             raise slate.InvalidError(
-                f"time {time} is in the past of {stores.name}, which ends at {end}", outcome="not_applied"
+                f"time {time} is in the past of {stores.name}, which ends at {end}: give a time from {end} on, or none"
+                f"{seen}",
+                outcome="not_applied",
             )
         return Target(stores.life.uuid, end, time, stamp, known)
 
@@ -258,8 +258,24 @@ def _stamp(stores: LifeStores, name: str, time: int | None) -> str:
     return stamp_of(f"{stores.life.uuid} {name} {time}")
 
 
+def _overtaken(stores: LifeStores, error: UpperMismatchError) -> slate.ConflictError:
+    """What a user may do about a frame that another append came before."""
+    what = f"another writer appended to {stores.name} meanwhile"
+    if error.outcome == "unknown":
+        said = "whether these rows came first is not known, so look for them before you write them again"
+    else:
+        said = "these rows are not in: write again"
+    return slate.ConflictError(f"{what}, and {said} ({error})", outcome=error.outcome)
+
+
+def _closed(stores: LifeStores) -> slate.InvalidError:
+    return slate.InvalidError(f"{stores.name} is closed: nothing is appended any more", outcome="not_applied")
+
+
 def _misplaced(stores: LifeStores, batch: MicroBatch, time: int, error: UpperMismatchError) -> slate.InvalidError:
     """What a user may do about a batch that does not fit where the collection ends."""
+    if error.upper.is_done and error.outcome == "not_applied":
+        return _closed(stores)
     ahead = not error.upper <= Frontier([(time,)])
     why = (
         "another query or writer has appended there"

@@ -19,10 +19,11 @@ from pyspark.sql.types import StructType
 import slate_async as slate
 from slate_async.collections.reader.split import SnapshotSplit
 from slate_async.spark.batch_read import joined
+from slate_async.spark.collection_offset import Offset, OffsetFields
 from slate_async.spark.collection_options import CollectionStream
 from slate_async.spark.collection_place import check_life, open_collection
 from slate_async.spark.collection_read import BATCH_ROWS
-from slate_async.spark.collection_stream_plan import Offset, OffsetFields, StreamPlanner, UpdatesPartition
+from slate_async.spark.collection_stream_plan import StreamPlanner, UpdatesPartition
 from slate_async.spark.collection_types import RowsOut
 from slate_async.spark.stream_end import finish_first, finished, heed_termination
 from slate_async.spark.worker import this_worker

@@ -7,24 +7,22 @@ It outlives the planner; the next one, after a restart, adopts it by the name th
 The planner reads on in pending batches, and goes to a newer version only if that ends at or below what is committed. So
 a query that keeps up reads no merged batch again.
 
-Rule C2 of collections.
+Rules C2 and C15 of collections.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
-from uuid import UUID
+from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
 
 import slate_async as slate
-from slate_async.collections.core import reading
+from slate_async.collections.core import names, reading
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.coverage import Taken
-from slate_async.collections.core.errors import SinceError
+from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.lending import LentHold
 from slate_async.collections.core.times import TimeKind
@@ -34,59 +32,12 @@ from slate_async.collections.reader.follow import Follower, PendingBatch, follow
 from slate_async.collections.reader.lending import SharedHold, adopt_hold, share_hold
 from slate_async.collections.reader.split import LentVersion, SnapshotSplit, split_snapshot
 from slate_async.collections.reader.update_split import UpdateSplit, split_updates
+from slate_async.spark.collection_offset import Offset, Position
 from slate_async.spark.collection_options import CollectionPlace, CollectionStream
 from slate_async.spark.collection_place import check_life, leased, open_collection
+from slate_async.spark.collection_plan import MOST_PARTITIONS
 
-OffsetFields: TypeAlias = dict[str, Any]
 ZERO = Frontier([(0,)])
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """A position in a collection.
-
-    frontier: updates at times that are not beyond it come before
-    since: of a query that began with contents: their time. Updates up to it are in the first micro-batch, at that time
-    collection: the uuid of the life; life: its number
-    hold, beat: the hold that keeps what comes after it
-    """
-
-    frontier: Frontier
-    since: int | None
-    collection: UUID
-    life: int
-    hold: str
-    beat: int
-
-    def fields(self) -> OffsetFields:
-        """For Spark, which writes it down as JSON. These names are in checkpoints of queries, so they stay."""
-        return {
-            "frontier": str(self.frontier),
-            "since": self.since,
-            "collection": str(self.collection),
-            "life": self.life,
-            "hold": self.hold,
-            "beat": self.beat,
-        }
-
-    @classmethod
-    def of(cls, fields: OffsetFields) -> Self:
-        """The inverse of `fields`. Raises `InvalidError` for what this never wrote."""
-        try:
-            since = fields["since"]
-            return cls(
-                Frontier.parse(str(fields["frontier"]), TimeKind.U64),
-                None if since is None else int(since),
-                UUID(str(fields["collection"])),
-                int(fields["life"]),
-                str(fields["hold"]),
-                int(fields["beat"]),
-            )
-        except (KeyError, TypeError, ValueError, slate.InvalidError) as error:
-            raise slate.InvalidError(
-                f"this is no offset of a collection's stream, which names its collection: {fields!r}; begin the query"
-                " anew, with another checkpointLocation"
-            ) from error
 
 
 class UpdatesPartition(InputPartition):
@@ -129,9 +80,9 @@ class StreamPlanner:
             hold, area = await share_hold(context, "spark stream")
             self._planned = False
             self._take(context, hold, area)
-            frontier, since = await self._start(context, hold)
+            begin = await self._start(context, hold)
             lent = await hold.lend()
-            self._begun = Offset(frontier, since, stores.life.uuid, stores.life.number, lent.reader, lent.beat)
+            self._begun = Offset(begin, begin, stores.life.uuid, stores.life.number, lent.reader, lent.beat)
         return self._begun
 
     async def newest(self) -> Frontier:
@@ -147,53 +98,53 @@ class StreamPlanner:
 
     async def latest(self, start: Offset, max_times: int | None) -> Offset:
         """The end of a micro-batch after ``start``, at most ``max_times`` later; ``start`` if there is nothing."""
-        context = await self._at(start)
-        if self._until is not None and start.since is None:  # of its last micro-batch Spark says nothing else
+        context, at = await self._held(start), start.at
+        if self._until is not None and at.since is None:  # of its last micro-batch Spark says nothing else
             await self.done(start)
         await self._look(context)
         end = self._coverage if self._until is None else self._until.meet(self._coverage)
         if max_times is not None:
-            end = self._limited(start, end, max_times)
-        if end <= start.frontier or (start.since is not None and end.less_equal((start.since,))):
+            end = self._limited(at, end, max_times)
+        if end <= at.frontier or (at.since is not None and end.less_equal((at.since,))):
             return start
         self._planned = True
-        return replace(start, frontier=end, since=None)
+        return replace(start, at=Position(end, None))
 
     async def partitions(self, start: Offset, end: Offset) -> list[UpdatesPartition]:
-        """What is between them, for tasks of any process."""
-        context = await self._at(start)
-        while not end.frontier <= self._coverage:  # a planner before this one came so far
-            await self._look(context, again=True)
+        """What is between them, for tasks of any process. Under the hold of ``end``: of a first micro-batch that is
+        done again, another one goes with ``start``, and perhaps another beginning."""
+        at, upper = start.at if start.hold == end.hold else end.begin, end.at.frontier
+        context = await self._held(end)
+        await self._reach(context, upper)
         area, hold = self._area, self._hold
         assert area is not None
         assert hold is not None
-        place, collection, nbytes = self._options.place, start.collection, self._options.partition_bytes
+        place, collection, nbytes = self._options.place, end.collection, self._options.partition_bytes
         lent = await hold.lend(area.version)
         found: list[UpdatesPartition] = []
-        lower = start.frontier
-        if start.since is not None:
+        lower = at.frontier
+        if at.since is not None:
             source = LentVersion.of(collection, lent, area, self._taken, self._coverage)
-            stored = sum(batch.nbytes for batch in area.batches)
-            whole = await split_snapshot(context, source, (start.since,), (), max(1, -(-stored // nbytes)))
+            whole = await split_snapshot(context, source, (at.since,), (), MOST_PARTITIONS, least_bytes=nbytes)
             found += [UpdatesPartition(place, split) for split in whole]
-            lower = Frontier([(start.since + 1,)])
+            lower = Frontier([(at.since + 1,)])
         if not reading.may_restart(area, lower):
             raise SinceError(
                 f"{context.name} is compacted to {area.since}, and updates from {lower} on are asked for",
                 since=area.since,
             )
-        splits = split_updates(collection, lent, area, self._taken, lower, end.frontier, nbytes)
+        splits = split_updates(collection, lent, area, self._taken, lower, upper, nbytes)
         return [*found, *(UpdatesPartition(place, split) for split in splits)]
 
     async def done(self, end: Offset) -> None:
         """What is before ``end`` is not needed any more."""
-        context = await self._at(end)
+        context, frontier = await self._held(end), end.at.frontier
         area, hold = self._area, self._hold
         assert area is not None
         assert hold is not None
-        since = reading.to_restart_from(end.frontier)
+        since = reading.to_restart_from(frontier)
         head = await context.poll()
-        if head.version > area.version and reading.may_adopt(head, [end.frontier]):
+        if head.version > area.version and reading.may_adopt(head, [frontier]):
             await hold.move(version=head.version, since=since)
             self._area = head
             self._taken = [taken for taken in self._taken if not taken.end <= head.upper]
@@ -211,13 +162,13 @@ class StreamPlanner:
 
     # ---- the hold
 
-    async def _start(self, context: ReaderContext, hold: SharedHold) -> tuple[Frontier, int | None]:
-        """Where a query begins, and of contents their time."""
+    async def _start(self, context: ReaderContext, hold: SharedHold) -> Position:
+        """Where a query begins."""
         if hold.since.is_done:
             raise slate.InvalidError(f"{context.name} is closed, and compacted beyond all times")
         [(since,)] = hold.since.elements
         if self._options.start == "since":
-            return ZERO, since
+            return Position(ZERO, since)
         if self._options.start == "now":
             await self._look(context)
             frontier = self._coverage
@@ -229,9 +180,9 @@ class StreamPlanner:
                 since=hold.since,
             )
         await hold.move(since=reading.to_restart_from(frontier))
-        return frontier, None
+        return Position(frontier, None)
 
-    async def _at(self, offset: Offset) -> ReaderContext:
+    async def _held(self, offset: Offset) -> ReaderContext:
         """With the hold of ``offset``. Raises `InvalidError` if that is of another collection, `LeaseLostError`."""
         stores = await self._own_stores()
         check_life(stores, offset.collection, f"the checkpoint of this query (life {offset.life})")
@@ -240,7 +191,15 @@ class StreamPlanner:
             if self._hold is not None:
                 await self._hold.expire()  # nobody asks for what `begin` holds: the query had begun already
                 self._hold = None
-            hold, area = await adopt_hold(context, LentHold(offset.hold, offset.beat, 0), "spark stream")
+            lent = LentHold(offset.hold, offset.beat, 0)
+            try:
+                hold, area = await adopt_hold(context, lent, "spark stream")
+            except LeaseLostError as error:
+                raise LeaseLostError(
+                    f"{error}. It is the hold of this query's checkpoint: the query was stopped for longer than"
+                    " leaseLifetime, or the hold was expired. What was not read may be compacted: begin the query anew,"
+                    " with another checkpointLocation"
+                ) from error
             self._planned = True
             self._take(context, hold, area)
         return context
@@ -251,18 +210,32 @@ class StreamPlanner:
 
     # ---- what there is
 
-    async def _look(self, context: ReaderContext, *, again: bool = False) -> None:
+    async def _reach(self, context: ReaderContext, end: Frontier) -> None:
+        """Be at ``end``, where a planner before this one has been under the same hold. Raises `LeaseLostError`, and
+        `CorruptionError` if the hold stands and what led there is missing (C15)."""
+        if end <= self._coverage:
+            return
+        self._follower, self._looked_ms = follower(context), float("-inf")
+        await self._look(context)
+        if not end <= self._coverage:
+            assert self._hold is not None
+            await self._hold.lend()
+            raise slate.CorruptionError(
+                f"the checkpoint of this query is at {end}, and {context.name} ends at {self._coverage}: what was"
+                " appended between them is missing",
+                object_name=f"{context.name}/{names.PENDING_BATCHES.rstrip('/')}",
+            )
+
+    async def _look(self, context: ReaderContext) -> None:
         """Follow the pending area, once in a poll interval: Spark asks a hundred times a second."""
-        if again:
-            await context.pause()
-        elif context.now_ms() - self._looked_ms < context.poll_interval_ms:
+        if context.now_ms() - self._looked_ms < context.poll_interval_ms:
             return
         assert self._follower is not None
         found = await self._follower.look(self._coverage)
         self._taken += found.taken
         self._coverage, self._looked_ms = found.coverage, context.now_ms()
 
-    def _limited(self, start: Offset, end: Frontier, max_times: int) -> Frontier:
+    def _limited(self, start: Position, end: Frontier, max_times: int) -> Frontier:
         """``end``, or an earlier frontier ``max_times`` after ``start``. Of a closed collection the end is reached in
         one step from the last time that an append names."""
         if start.frontier.is_done:

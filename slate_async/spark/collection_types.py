@@ -87,6 +87,8 @@ class RowsOut:
             if field.dataType != there[field.name].dataType:
                 kind = there[field.name].dataType.simpleString()
                 raise InvalidError(f"column {field.name} is {kind}, not {field.dataType.simpleString()}")
+            if there[field.name].nullable and not field.nullable:
+                raise InvalidError(f"column {field.name} may have nulls: leave NOT NULL out of its type")
         self.schema = arrow_schema(wanted)
 
     def read(self, updates: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,9 +134,21 @@ class RowsIn:
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        return column.cast(field.type)
+        made = column.cast(field.type)
     except pa.ArrowInvalid as error:
         raise InvalidError(f"column {field.name} has a value that {field.type} cannot hold: {error}") from None
+    if pa.types.is_float16(field.type) and column.type != field.type:
+        _refuse_rounded(column, made, field)
+    return made
+
+
+def _refuse_rounded(column: pa.Array, made: pa.Array, field: pa.Field) -> None:
+    """Arrow refuses all other values that it cannot cast without a loss."""
+    values, kept = (array.cast(pa.float32()).to_numpy(zero_copy_only=False) for array in (column, made))
+    rounded = (values != kept) & ~np.isnan(values)
+    if rounded.any():
+        value = values[rounded.argmax()]
+        raise InvalidError(f"column {field.name} has a value that {field.type} cannot hold: {value}")
 
 
 def _named(kinds: dict[str, DataType]) -> str:

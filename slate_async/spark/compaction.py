@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import slate_async as slate
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.spark.options import place
-from slate_async.spark.task_job import TaskFunction, TaskJob, pickled
+from slate_async.spark.task_job import TaskFunction, TaskJob, context_of, pickled
 from slate_async.spark.worker import this_worker
 
 DEFAULT_PARALLELISM = 64
@@ -42,7 +42,7 @@ class SparkExecutor:
         metastore: str | None = None,
         parallelism: int = DEFAULT_PARALLELISM,
     ) -> None:
-        self._context = spark.sparkContext
+        self._context = context_of(spark)
         self._path = place(path)
         self._metastore = metastore
         self._failures = 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
 import slate_async as slate
+from slate_async.spark.renewing import renewed
 from slate_async.spark.worker import this_worker
 
 logger = logging.getLogger(__name__)
@@ -50,9 +51,8 @@ async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
 async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> AsyncGenerator[None, None]:
     """Lengthen the checkpoint inside the block, when it is time and no other task did.
 
-    A renewal that is due happens before the block, so that short tasks renew, too; tasks in the first quarter of the
-    lifetime commit nothing. A task that cannot renew logs a warning and tries again; if the checkpoint was deleted, the
-    read itself fails."""
+    A task that cannot renew logs a warning and tries again; if the checkpoint was deleted, the read itself fails. See
+    `renewed`."""
     clock, quarter_s = environment.runtime.clock, lease.lifetime_s / 4
 
     async def lengthen() -> None:
@@ -61,23 +61,8 @@ async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> Async
         except slate.SlateError as error:
             logger.warning("checkpoint %s was not lengthened: %s", lease.checkpoint, error)
 
-    async def go_on(first_s: float) -> None:
-        await clock.sleep(first_s)
-        while True:
-            await lengthen()
-            await clock.sleep(quarter_s)
-
-    left_s = quarter_s - (clock.now_ms() - lease.made_ms) / 1000
-    if left_s <= 0:
-        await lengthen()
-    first_s = left_s if left_s > 0 else quarter_s
-    keeper = asyncio.create_task(go_on(first_s), name=f"keep checkpoint {lease.checkpoint}")
-    try:
+    async with renewed(clock, lease.lifetime_s, lease.made_ms, lengthen):
         yield
-    finally:
-        keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
 
 
 async def _lengthen(environment: slate.Environment, lease: Lease, until_s: float) -> None:

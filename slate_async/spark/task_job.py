@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from pyspark import SparkContext, cloudpickle  # cloudpickle knows what pickle does not: read-only maps
+from pyspark.sql import SparkSession
 
 import slate_async as slate
 
@@ -60,6 +61,17 @@ class TaskJob:
             self._context.cancelJobsWithTag(self._tag)
             if self._ended.wait(CANCEL_AGAIN_S):
                 return
+
+
+def context_of(spark: SparkSession) -> SparkContext:
+    """The context of a session, for jobs. Raises `InvalidError` for a session that has none: of Spark Connect."""
+    context: SparkContext | None = getattr(spark, "sparkContext", None)
+    if context is None:
+        raise slate.InvalidError(
+            f"spark is a SparkSession of the driver itself, not {type(spark).__module__}.{type(spark).__name__}: of"
+            " Spark Connect there are frames, and no jobs of single tasks"
+        )
+    return context
 
 
 def pickled(outcome: object) -> bytes:

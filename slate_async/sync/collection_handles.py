@@ -103,9 +103,10 @@ class Snapshot:
         """All rows as a data frame. ``expand``: each as often as its diff says."""
         return self._loop.run(self._snapshot.to_pandas, expand=expand)
 
-    def splits(self, n: int) -> list[Snapshot]:
+    def splits(self, n: int, *, least_bytes: int = 1) -> list[Snapshot]:
         """It in some ``n`` parts, which together have its rows."""
-        return [Snapshot(self._loop, part) for part in self._loop.run(self._snapshot.splits, n)]
+        parts = self._loop.run(self._snapshot.splits, n, least_bytes=least_bytes)
+        return [Snapshot(self._loop, part) for part in parts]
 
     def close(self) -> None:
         """Give up what it keeps. Idempotent."""

@@ -129,22 +129,28 @@ class Snapshot:
                 for row in rows_of(batch, names):
                     yield row
 
-    async def splits(self, n: int) -> list[Snapshot]:
+    async def splits(self, n: int, *, least_bytes: int = 1) -> list[Snapshot]:
         """At most ``n`` snapshots of about one size that hold every row once, in the order of data; at least one.
 
-        Only merged updates are weighed. Raises as `batches`, and `InvalidError` if ``n`` is below 1."""
+        least_bytes: there are only so many that each has about as many stored bytes, or more
+
+        Only merged updates are weighed. Raises as `batches`, and `InvalidError` if a number is below 1."""
         self._check()
         if n < 1:
             raise InvalidError(f"a snapshot has at least one split, not {n}")
+        if least_bytes < 1:
+            raise InvalidError(f"a split has at least one byte, not {least_bytes}")
         if self.span != sources.EVERYTHING:
             raise InvalidError("a split is not split again; ask the snapshot for more")
         spans: list[Span[Key]] = []
+        nbytes = 0
         try:
             for source in await self._opened():
                 spans += await sources.spans_of(self._source.context, source)
+                nbytes += sum(part.nbytes for part in source.parts)
         except ObjectNotFoundError as error:
             raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
-        parts = splitting.split(spans, n)
+        parts = splitting.split(spans, min(n, max(1, -(-nbytes // least_bytes))))
         return [Snapshot(self._source, self.pin.again(), self.upper, part) for part in parts]
 
     def close(self) -> None:

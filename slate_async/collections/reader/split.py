@@ -9,7 +9,7 @@ Rules C3 and C14 of collections.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.collections.codec.version import decode_version, encode_version
@@ -51,8 +51,9 @@ class LentVersion:
     def of(
         cls, collection: UUID, hold: LentHold, area: Area, taken: Sequence[Taken[PendingBatch]], upper: Frontier
     ) -> LentVersion:
-        """Of a version that ``hold`` covers."""
-        return cls(collection, hold, encode_version(area), tuple(taken), upper)
+        """Of a version that ``hold`` covers. Tasks read what is ``taken`` themselves: each of many would carry it."""
+        named = tuple(replace(found, batch=replace(found.batch, content=None)) for found in taken)
+        return cls(collection, hold, encode_version(area), named, upper)
 
     def decoded(self, kind: TimeKind) -> Area:
         """The version."""
@@ -93,9 +94,16 @@ def newest_time(source: LentVersion, kind: TimeKind) -> Time | None:
 
 
 async def split_snapshot(
-    context: ReaderContext, source: LentVersion, as_of: Time, where: Sequence[ConditionLike], count: int
+    context: ReaderContext,
+    source: LentVersion,
+    as_of: Time,
+    where: Sequence[ConditionLike],
+    count: int,
+    *,
+    least_bytes: int = 1,
 ) -> list[SnapshotSplit]:
-    """At most ``count`` splits that hold every row at ``as_of`` once, in the order of data; at least one.
+    """At most ``count`` splits that hold every row at ``as_of`` once, in the order of data; at least one. There are
+    only so many that each has about ``least_bytes`` of merged batches, or more.
 
     Raises `SinceError` if ``as_of`` was compacted, `UnavailableError` if it is not definite, and as
     `Snapshot.batches`."""
@@ -103,13 +111,18 @@ async def split_snapshot(
     if area.deleted:
         raise ClosedError(f"{context.name} was deleted")
     if not reading.may_read(area, as_of):
-        text = f"as_of {Frontier([as_of])} is not beyond since {area.since} of {context.name}"
-        raise SinceError(text, since=area.since)
+        raise since_error(context, as_of, area.since)
     if source.upper.less_equal(as_of):
         raise UnavailableError(f"{context.name} is definite up to {source.upper}, not at {Frontier([as_of])}")
     snapshot = _snapshot(context, source, as_of, tuple(where), None)
-    splits = await snapshot.splits(count)
+    splits = await snapshot.splits(count, least_bytes=least_bytes)
     return [SnapshotSplit(source, as_of, tuple(where), split.span) for split in splits]
+
+
+def since_error(context: ReaderContext, as_of: Time, since: Frontier) -> SinceError:
+    """Of a time that cannot be told from later ones any more, or soon."""
+    text = f"as_of {Frontier([as_of])} is not beyond since {since} of {context.name}"
+    return SinceError(f"{text}: earlier times are compacted, so read at {since} or later", since=since)
 
 
 def _snapshot(

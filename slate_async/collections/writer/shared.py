@@ -77,7 +77,10 @@ async def commit_parts(context: WriterContext, bounds: Bounds, put: Sequence[Put
     outcome ``"not_applied"``; `UpperMismatchError` and `UnavailableError` with outcome ``"unknown"``; `ClosedError`."""
     parts = tuple(part for attempt in put for part in attempt.parts)
     if len(parts) > MAX_PARTS:
-        raise InvalidError(f"a batch has at most {MAX_PARTS} parts, not {len(parts)}", outcome="not_applied")
+        raise InvalidError(
+            f"a batch has at most {MAX_PARTS} parts, not {len(parts)}: write it with fewer and larger tasks",
+            outcome="not_applied",
+        )
     token = stamp + context.runtime.ids.token()[STAMP_DIGITS:]
     rows, diff_sum = sum(part.rows for part in parts), sum(attempt.diff_sum for attempt in put)
     updates = None if parts else context.schema.empty()

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import InvalidError
+from slate_async.spark.collection_filters import condition_of
 from slate_async.spark.collection_options import (
     CollectionRead,
     CollectionStream,
@@ -33,7 +34,6 @@ from slate_async.spark.collection_options import (
     check_read_or_stream,
     time_of,
 )
-from slate_async.spark.collection_read import condition_of
 from slate_async.spark.collection_types import RowsIn, RowsOut, rows_of
 
 ROWS: list[tuple[pa.DataType, Any, Any]] = [
@@ -85,6 +85,17 @@ def test_nothing_is_rounded() -> None:
         RowsIn(small, frame).updates(pa.record_batch([pa.array([256], pa.int16())], names=["a"]), 0)
 
 
+@pytest.mark.parametrize("value", [0.1, 1e6])
+def test_a_half_float_is_not_rounded(value: float) -> None:
+    half = schema(a=pa.float16())
+    rows = RowsIn(half, StructType([StructField("a", rows_of(half)["a"].dataType)]))
+    fit = [0.5, None, float("nan"), float("-inf")]
+    taken = rows.updates(pa.record_batch([pa.array(fit, pa.float32())], names=["a"]), 0)
+    assert str(taken.column("a").to_pylist()) == str(fit)
+    with pytest.raises(InvalidError, match="column a has a value that halffloat cannot hold"):
+        rows.updates(pa.record_batch([pa.array([0.5, value], pa.float32())], names=["a"]), 0)
+
+
 PLAIN = schema(a=pa.string(), b=pa.int64())
 
 
@@ -111,13 +122,22 @@ def test_a_schema_may_leave_columns_out_and_may_not_change_them() -> None:
     assert RowsOut(PLAIN, StructType([StructField("b", LongType())])).read(batch).to_pylist() == [{"b": 1}]
     for field, words in (
         (StructField("c", LongType()), "no column c among"),
+        (StructField("b", LongType(), nullable=False), "column b may have nulls: leave NOT NULL out"),
         (StructField("b", StringType()), "bigint"),
     ):
         with pytest.raises(InvalidError, match=words):
             RowsOut(PLAIN, StructType([field]))
 
 
-KINDS = {"a": StringType(), "b": LongType(), "f": DoubleType(), "t": TimestampType(), "k": BinaryType()}
+KINDS = {
+    "a": StringType(),
+    "b": LongType(),
+    "f": DoubleType(),
+    "t": TimestampType(),
+    "k": BinaryType(),
+    "u": DecimalType(20, 0),
+    "d": DecimalType(9, 2),
+}
 
 
 @pytest.mark.parametrize(
@@ -135,11 +155,14 @@ KINDS = {"a": StringType(), "b": LongType(), "f": DoubleType(), "t": TimestampTy
         (GreaterThan(("a", "b"), 0), None),
         (EqualTo(("a",), None), None),
         (StringContains(("a",), "x"), None),
+        (EqualTo(("u",), Decimal(2**64 - 1)), ("u", "==", 2**64 - 1)),
+        (In(("u",), (Decimal(1),)), ("u", "in", [1])),
+        (EqualTo(("d",), Decimal("1.50")), ("d", "==", Decimal("1.50"))),
     ],
 )
 def test_which_filters_a_snapshot_applies(filter_: Filter, condition: Any) -> None:
     """To Spark NaN is greater than all, and times have zones: those filters are its own."""
-    assert condition_of(filter_, {**KINDS, "_diff": LongType(), "d": DecimalType(9, 2)}) == condition
+    assert condition_of(filter_, {**KINDS, "_diff": LongType()}) == condition
 
 
 PLACE = {"path": "/lake", "collection": "orders"}

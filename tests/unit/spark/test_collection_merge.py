@@ -6,8 +6,10 @@ import asyncio
 import pickle
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -17,6 +19,7 @@ from slate_async.collections.controller.executor import MergeTask
 from slate_async.collections.core.bounds import spanning
 from slate_async.collections.core.names import MergedName
 from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.spark import CollectionMergeExecutor, SparkExecutor
 from slate_async.spark.collection_merge import _merge_there
 from slate_async.spark.collection_options import CollectionPlace
 from slate_async.spark.collection_place import open_collection
@@ -58,3 +61,23 @@ async def test_an_input_that_is_missing_reaches_the_controller(tmp_path: Path) -
     missing = replace(task.inputs[0], name=str(MergedName(task.bounds.lower, task.bounds.upper, 1, "cd" * 16)))
     outcome = await asyncio.to_thread(run, place, replace(task, inputs=(missing, *task.inputs[1:])))
     assert isinstance(outcome, ObjectNotFoundError)
+
+
+async def test_another_version_of_pyarrow_merges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late attempt would put other bytes under the name that was committed."""
+    place, task = await merge_of(tmp_path)
+    sent = _merge_there(place, task)
+    monkeypatch.setattr(pa, "__version__", "17.0.0")
+    [outcome] = await asyncio.to_thread(lambda: list(sent([0])))
+    error = pickle.loads(outcome)
+    assert isinstance(error, slate.InvalidError)
+    assert "and this task 17.0.0: merges take one version in all Spark processes" in str(error)
+
+
+def test_a_session_without_a_driver_is_refused() -> None:
+    """That of Spark Connect, on which an attribute that takes a JVM is an error."""
+    for made in (CollectionMergeExecutor, SparkExecutor):
+        with pytest.raises(
+            slate.InvalidError, match=r"spark is a SparkSession of the driver itself, not .*SimpleNames"
+        ):
+            made(cast(Any, SimpleNamespace()), "/lake", *(["orders"] if made is CollectionMergeExecutor else []))

@@ -14,10 +14,19 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import slate_async as slate
+from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.writer.shared import put_parts
 from slate_async.spark.collection_options import CollectionWrite
 from slate_async.spark.collection_place import open_collection
-from slate_async.spark.collection_sink import WRITER, StreamWriter, Written, _bounds, check_append
+from slate_async.spark.collection_sink import (
+    WRITER,
+    FrameWriter,
+    StreamWriter,
+    Written,
+    _bounds,
+    _overtaken,
+    check_append,
+)
 from slate_async.spark.collection_types import RowsIn
 from slate_async.spark.worker import this_worker
 
@@ -80,6 +89,39 @@ async def test_a_batch_that_does_not_fit_says_what_to_do(tmp_path: Path) -> None
     assert raised.value.outcome == "not_applied"
     StreamWriter(options(tmp_path, firstTime="1"), FRAME).commit([task(tmp_path, [b"b"], 1, "other")], 0)
     assert await contents(tmp_path, 1) == [(b"a", 1), (b"b", 1)]
+
+
+async def test_what_cannot_be_appended_any_more_says_so(tmp_path: Path) -> None:
+    await make(tmp_path)
+    streaming = StreamWriter(options(tmp_path), FRAME)
+    streaming.commit([task(tmp_path, [b"a"], 0)], 0)
+    late = FrameWriter(options(tmp_path, time="9"), FRAME)
+    with pytest.raises(
+        slate.InvalidError, match="time 0 is in the past of orders, which ends at 1: give a time from 1"
+    ):
+        FrameWriter(options(tmp_path, time="0"), FRAME)
+    with pytest.raises(slate.InvalidError, match="whether job 'load' has written there is seen only while it was"):
+        FrameWriter(options(tmp_path, time="0", jobId="load"), FRAME)
+    streaming.commit([task(tmp_path, [b"b"], 1)], 1)
+    with pytest.raises(
+        slate.ConflictError, match=r"another writer .* and these rows are not in: write again"
+    ) as raised:
+        late.commit([])
+    assert raised.value.outcome == "not_applied"
+    async with slate.open_collections(tmp_path) as lake, lake.collection("orders").writer() as writer:
+        await writer.append([], upper=slate.DONE)
+    with pytest.raises(slate.InvalidError, match="orders is closed: nothing is appended any more"):
+        FrameWriter(options(tmp_path), FRAME)
+    with pytest.raises(slate.InvalidError, match="orders is closed: nothing is appended any more"):
+        streaming.commit([task(tmp_path, [b"c"], 2)], 2)
+
+
+async def test_a_frame_whose_fate_is_not_known_is_not_to_be_written_at_once(tmp_path: Path) -> None:
+    await make(tmp_path)
+    async with slate.Environment() as environment, open_collection(options(tmp_path).place, environment) as stores:
+        error = _overtaken(stores, UpperMismatchError("where it ends", upper=slate.DONE, outcome="unknown"))
+    assert "not known, so look for them before you write them again" in str(error)
+    assert error.outcome == "unknown"
 
 
 async def test_a_batch_without_tasks_is_a_time_all_the_same(tmp_path: Path) -> None:

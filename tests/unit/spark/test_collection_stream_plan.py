@@ -14,9 +14,10 @@ pytest.importorskip("pyspark")
 import slate_async as slate
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.reader.split import SnapshotSplit
+from slate_async.spark.collection_offset import Offset
 from slate_async.spark.collection_options import CollectionStream
 from slate_async.spark.collection_place import open_collection
-from slate_async.spark.collection_stream_plan import Offset, StreamPlanner
+from slate_async.spark.collection_stream_plan import StreamPlanner
 
 Rows = list[tuple[bytes, int, int]]
 
@@ -64,17 +65,17 @@ def stored(offset: Offset) -> Offset:
 
 
 def text(offset: Offset) -> str:
-    return str(offset.frontier)
+    return str(offset.at.frontier)
 
 
 async def test_a_query_goes_on_through_restarts_and_compaction(tmp_path: Path, environment: slate.Environment) -> None:
     await append(tmp_path, [(b"a", 0, 1), (b"b", 1, 2)], 2)
     first = StreamPlanner(options(tmp_path), environment)
     start = await first.begin()
-    assert (text(start), start.since) == ("0", 0)
+    assert (text(start), start.at.since) == ("0", 0)
     assert await first.begin() == start
     end = await first.latest(start, None)
-    assert (text(end), end.since) == ("2", None)
+    assert (text(end), end.at.since) == ("2", None)
     assert await rows_of(first, start, end, environment) == [(b"a", 0, 1), (b"b", 1, 2)]
     await first.close()
 
@@ -90,6 +91,46 @@ async def test_a_query_goes_on_through_restarts_and_compaction(tmp_path: Path, e
     assert text(last) == "5"
     assert await rows_of(second, stored(end), last, environment) == [(b"b", 3, -1)]
     assert await second.latest(last, None) is last
+    await second.close()
+
+
+@pytest.mark.parametrize("begin", ["now", "since", "1"])
+async def test_a_first_micro_batch_that_is_done_again_begins_where_it_began(
+    tmp_path: Path, environment: slate.Environment, begin: str
+) -> None:
+    """Spark wrote down where it ends. It asks again where the query begins, when more has been appended."""
+    await append(tmp_path, [(b"a", 0, 1)], 2)
+    first = StreamPlanner(options(tmp_path, startAt=begin), environment)
+    start = await first.begin()
+    await append(tmp_path, [(b"b", 3, 1)], 4)
+    first._looked_ms = float("-inf")
+    end = await first.latest(start, None)
+    assert text(end) == "4"
+    rows = await rows_of(first, start, end, environment)
+    await first.close()
+
+    await append(tmp_path, [(b"c", 5, 1)], 6)
+    second = StreamPlanner(options(tmp_path, startAt=begin), environment)
+    assert await rows_of(second, stored(await second.begin()), stored(end), environment) == rows
+    last = await second.latest(stored(end), None)
+    assert await rows_of(second, stored(end), last, environment) == [(b"c", 5, 1)]
+    async with open_collection(options(tmp_path).place, environment) as stores:
+        assert list(await stores.holds.list()) == [end.hold], "what the second beginning held is given up"
+    await second.close()
+
+
+async def test_appends_that_are_missing_end_a_query(tmp_path: Path, environment: slate.Environment) -> None:
+    """C15: where the hold stands, what it keeps is there."""
+    await append(tmp_path, [(b"a", 0, 1)], 2)
+    first = StreamPlanner(options(tmp_path), environment)
+    start = await first.begin()
+    end = await first.latest(start, None)
+    await first.close()
+    for file in (tmp_path / "orders/1/pending_batches").glob("*/batch_*"):
+        file.unlink()
+    second = StreamPlanner(options(tmp_path), environment)
+    with pytest.raises(slate.CorruptionError, match="checkpoint of this query is at 2, and orders ends at 0"):
+        await second.partitions(stored(start), stored(end))
     await second.close()
 
 
@@ -127,9 +168,9 @@ async def test_where_a_query_begins(
     await append(tmp_path, [(b"a", 0, 1), (b"c", 4, 1)], 5)
     planner = StreamPlanner(options(tmp_path, startAt=given), environment)
     start = await planner.begin()
-    assert (text(start), start.since) == (begins, None)
+    assert (text(start), start.at.since) == (begins, None)
     await append(tmp_path, [(b"d", 6, 1)], 7)
-    await planner._look(planner._context(await planner._own_stores()), again=True)
+    planner._looked_ms = float("-inf")
     end = await planner.latest(start, None)
     assert text(end) == "7"
     assert await rows_of(planner, start, end, environment) == [*found, (b"d", 6, 1)]
@@ -144,7 +185,7 @@ async def test_contents_come_first_where_times_were_compacted(tmp_path: Path, en
             await compact(tmp_path)
     planner = StreamPlanner(options(tmp_path), environment)
     start = await planner.begin()
-    assert start.since == 3
+    assert start.at.since == 3
     end = await planner.latest(start, None)
     assert await rows_of(planner, start, end, environment) == [(b"a", 3, 2), (b"b", 4, 1)]
     await planner.close()
@@ -186,7 +227,9 @@ async def test_a_query_whose_hold_is_gone_says_so(tmp_path: Path, environment: s
     first = StreamPlanner(options(tmp_path), environment)
     start = await first.begin()
     await first.close()  # Spark never heard of it: nothing is kept
-    with pytest.raises(LeaseLostError, match="was revoked or given up"):
+    with pytest.raises(
+        LeaseLostError, match=r"was revoked or given up.* begin the query anew, with another checkpointLocation"
+    ):
         await StreamPlanner(options(tmp_path), environment).latest(stored(start), None)
 
 

@@ -38,7 +38,7 @@ WRITERS = {f"slate_async.spark.{name}" for name in ("collection_sink", "known_jo
 STREAMS = {
     f"slate_async.spark.{name}"
     for name in (
-        *("batch_changes", "collection_stream", "collection_stream_plan"),
+        *("batch_changes", "collection_offset", "collection_stream", "collection_stream_plan"),
         *("stream_end", "stream_plan", "stream_reader"),
     )
 }

@@ -241,8 +241,11 @@ async def test_splits_hold_every_row_once(lake: ReadLake) -> None:
     few = await reader.snapshot(21, where=[("data", "<", b"000100")])
     lake.store.gets.clear()
     assert (await few.to_arrow()).num_rows == 99
+    assert len(await snapshot.splits(3, least_bytes=1 << 30)) == 1
     with pytest.raises(InvalidError, match="at least one split, not 0"):
         await snapshot.splits(0)
+    with pytest.raises(InvalidError, match="at least one byte, not 0"):
+        await snapshot.splits(3, least_bytes=0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
