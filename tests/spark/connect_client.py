@@ -10,15 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slate_async import spark as slate_spark
 from slate_async import sync
+from slate_async.errors import InvalidError
 from tests.integration.writer import say
 
 ROWS = 1_000
+COLLECTION = "slate-collection"
+DATA = pa.schema([("customer", pa.string()), ("total", pa.int64())])
 SAID = ("does not tell which query counts the batches", "are counted by query one, and this one comes from query two")
 
 
@@ -45,6 +49,29 @@ def batches(spark: SparkSession, folder: str) -> None:
             say(f"loaded {said}")
     with sync.open_admin(path) as admin:
         say(f"batches {[(job.job_id, job.state) for job in admin.ingests.list()]}")
+
+
+def collections(spark: SparkSession, path: str) -> None:
+    """A collection read at a time, and streamed and written into another one."""
+    with sync.open_collections(path) as lake:
+        for name in ("orders", "copy"):
+            lake.create(name, data=DATA, appends="compare").expire()
+        with lake.collection("orders").writer() as writer:
+            writer.append([(("ann", 5), 0, 1), (("bob", 7), 1, 2), (("ann", 5), 2, -1)], upper=3)
+    with slate_spark.reading_collection(spark, path, "orders", asOf=1) as orders:
+        say(f"at a time {sorted(tuple(row) for row in orders.collect())}")
+    updates = spark.readStream.format(COLLECTION).option("collection", "orders").load(path).drop("_time")
+    copy = updates.writeStream.format(COLLECTION).option("collection", "copy")
+    query = copy.option("checkpointLocation", f"{path}/checkpoint").trigger(availableNow=True).start(path)
+    query.awaitTermination(200)
+    frame = spark.createDataFrame([("eve", 9)], "customer string, total long").write.format(COLLECTION).mode("append")
+    frame.option("collection", "copy").option("time", "5").save(path)
+    with sync.open_collections(path) as lake, lake.collection("copy").reader() as reader:
+        say(f"copied {sorted(reader.snapshot(5).rows())}")
+    try:
+        slate_spark.CollectionMergeExecutor(spark, path, "orders")
+    except InvalidError as error:
+        say(f"refused {'a SparkSession of the driver itself' in str(error)}")
 
 
 def main() -> None:
@@ -78,6 +105,7 @@ def main() -> None:
         apps = [job.app_id for job in admin.ingests.list()]
     say(f"counted by its id {apps == [query.id]}")
     batches(spark, folder)
+    collections(spark, f"{folder}/lake")
     slate_spark.register(spark)
     say(f"registered {slate_spark.read(spark, copy, prefix='0009').count()}")
     say("done")

@@ -46,6 +46,9 @@ async def test_a_client_loads_reads_and_streams(connect_port: int, tmp_path: Pat
             "loaded True",
             "refused ['are counted by query one, and this one comes from query two']",
             "batches [('orders/two/0', 'aborted'), ('orders/one/0', 'applied')]",
+            "at a time [('ann', 5, 1, 1), ('bob', 7, 1, 2)]",
+            "copied [(('bob', 7), 2), (('eve', 9), 1)]",
+            "refused True",
             "registered 100",
             "done",
         ]

@@ -157,5 +157,7 @@ async def test_collections_that_spark_cannot_write_are_refused(tmp_path: Path) -
         StreamWriter(options(tmp_path / "c"), StructType([StructField("data", LongType())]))
     with pytest.raises(slate.InvalidError, match="options jobId and time are for frames"):
         StreamWriter(options(tmp_path / "c", time="4"), FRAME)
+    with pytest.raises(slate.InvalidError, match="option appId is for streams"):
+        FrameWriter(options(tmp_path / "c", appId="a"), FRAME)
     with pytest.raises(slate.InvalidError, match="a collection is appended to"):
         check_append(True)
