@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from slate_async.collections.core.names import hold_name
 from tests.integration.lake_worker import COLLECTION, COUNT, contents_before, digest, number, rows_at
 from tests.integration.places import make_bucket, make_table, url_query
 from tests.integration.processes import ChildProcess
+from tests.slices import sample
 
 ROLES = (
     ("writer", "a"),
@@ -46,10 +49,24 @@ SETTINGS = {
     "gc_interval_ms": 700,
     "version_keep_ms": 0,
 }
-DEEDS = 20
-DEEDS_FULL = 280
+SECONDS = 20
+SECONDS_FULL = 180
+"""Of killing."""
+PLACES = [
+    ("local", "definite"),
+    ("s3+dynamodb", "compare"),
+    ("local", "compare"),
+    ("s3+dynamodb", "definite"),
+]
 EXPECTED_FAILURES = ("LeaseLostError", "SinceError", "UnavailableError", "FencedError", "TokenMismatchError")
 """What a process may meet that was frozen, or whose rival was killed."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One of the places, another one with every commit; all of them in the long form."""
+    if "store" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        metafunc.parametrize(("store", "appends"), PLACES if full else sample(PLACES, 1, "kills of collections"))
 
 
 @dataclass
@@ -89,10 +106,13 @@ def lines_of(workers: Iterable[Worker], kind: str, *roles: str) -> Iterator[list
                 yield words
 
 
-async def disturb(workers: list[Worker], deeds: int, rng: random.Random) -> None:
+async def disturb(workers: list[Worker], seconds: float, rng: random.Random) -> None:
     """Kill and start again, or freeze for a while, one after another."""
     frozen: list[tuple[Worker, ChildProcess]] = []  # the ones that stand still longest come first
-    for deed in range(deeds):
+    over = time.monotonic() + seconds
+    for deed in itertools.count():
+        if time.monotonic() >= over:
+            break
         await asyncio.sleep(rng.uniform(0.1, 1.2))
         index = rng.randrange(len(workers))
         worker = workers[index]
@@ -127,15 +147,6 @@ async def place_of(store: str, folder: Path, request: pytest.FixtureRequest) -> 
     return f"s3://{make_bucket(endpoint)}/lake{url_query(endpoint)}", await make_table(endpoint)
 
 
-@pytest.mark.parametrize(
-    ("store", "appends"),
-    [
-        ("local", "definite"),
-        ("s3+dynamodb", "compare"),
-        pytest.param("local", "compare", marks=pytest.mark.slow),
-        pytest.param("s3+dynamodb", "definite", marks=pytest.mark.slow),
-    ],
-)
 @pytest.mark.timeout(1_200)
 async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
     store: str,
@@ -160,7 +171,7 @@ async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
                 assert worker.child is not None
                 await worker.child.wait_for_line(lambda line: line.startswith(("ack", "at", "epoch")), timeout=120)
             verifying = asyncio.create_task(keep_verifying(lake.collection(COLLECTION)))
-            await disturb(workers, DEEDS_FULL if full else DEEDS, rng)
+            await disturb(workers, SECONDS_FULL if full else SECONDS, rng)
             verifying.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await verifying

@@ -44,21 +44,24 @@ def is_fixpoint(unread: frozenset[str]) -> bool:
     return not unread
 
 
+LOOKS_A_LEASE = 4
+"""So many looks see a lease end, at least: no more than its part of the lease passes between two of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """Since when each hold has been seen with the etag that it has, by the sweeper's own monotonic clock (C19)."""
+    """How long each hold has had its etag, by the sweeper's own monotonic clock (C19). ``looked_ms``: the last look
 
-    seen: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    A sweeper that was cut off, or stood still, knows nothing of that time: its readers may have been cut off as it was.
+    So of the time between two looks only a part counts (`counted_ms`)."""
+
+    unwritten: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    looked_ms: float = 0.0
 
     def noted(self, stored: Mapping[str, StoredHold], now_ms: float) -> Leases:
         """After the holds were read at ``now_ms``; those that are not there are forgotten."""
-        before = self.seen
-        return Leases(
-            {
-                name: before[name] if name in before and before[name][0] == found.etag else (found.etag, now_ms)
-                for name, found in stored.items()
-            }
-        )
+        unwritten = {name: (found.etag, self._unwritten_ms(name, found, now_ms)) for name, found in stored.items()}
+        return Leases(unwritten, now_ms)
 
     def expired(self, stored: Mapping[str, StoredHold], now_ms: float) -> list[str]:
         """Those that were not written for their whole lease: to be revoked, on the etag that was seen."""
@@ -67,9 +70,20 @@ class Leases:
             for name, found in stored.items()
             if not found.hold.revoked
             and found.hold.lease_ms is not None
-            and found.etag == self.seen.get(name, ("", 0.0))[0]
-            and now_ms - self.seen[name][1] >= found.hold.lease_ms
+            and self._unwritten_ms(name, found, now_ms) >= found.hold.lease_ms
         ]
+
+    def _unwritten_ms(self, name: str, found: StoredHold, now_ms: float) -> float:
+        etag, unwritten_ms = self.unwritten.get(name, ("", 0.0))
+        if etag != found.etag or found.hold.lease_ms is None:
+            return 0.0
+        return unwritten_ms + counted_ms(now_ms - self.looked_ms, found.hold.lease_ms)
+
+
+def counted_ms(passed_ms: float, lease_ms: int) -> float:
+    """C19: what counts of a lease, of the time that passed between two looks. A reader renews after half its lease,
+    so after an outage of both it has time left to be heard."""
+    return min(passed_ms, lease_ms / LOOKS_A_LEASE)
 
 
 def to_remove(head: Area, stored: Mapping[str, StoredHold]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from slate_async.collections.codec.life import Appends
@@ -99,6 +100,6 @@ class ReaderContext:
         """The newest version, by a read that begins now."""
         return await self.answered("a read of the head", self.versions.load)
 
-    async def poll(self) -> Area:
-        """The newest version, by a look that nothing rests on."""
-        return await self.answered("a look at the head", self.versions.poll)
+    async def poll(self, *, max_age_ms: float = 0.0) -> Area:
+        """The newest version, by a look that nothing rests on; ``max_age_ms``: or that of a look so short ago."""
+        return await self.answered("a look at the head", partial(self.versions.poll, max_age_ms=max_age_ms))

@@ -102,14 +102,15 @@ class ShardFollower:
         self._context = context
         self._following = Following(None, context.now_ms())
         self._last: PendingName | None = None
+        self._reached = Frontier.minimum(context.schema.kind)
 
     async def look(self, coverage: Frontier) -> Extension[PendingBatch]:
-        """See `Follower`."""
+        """See `Follower`. A coverage that goes back, to that of a version, begins again there."""
         now = self._context.now_ms()
         if not self._following.is_due(now, self._context.shard_patience_ms):
-            shards = await self._listed(coverage, self._following.shard, self._last)
+            shards = await self._listed(coverage, self._following.shard, self._last_within(coverage))
             found = extend(coverage, (batch for batches in shards.values() for batch in batches))
-            self._following = self._following.looked(bool(found.taken), now)
+            self._following = self._following.looked(not found.coverage <= self._reached, now)
         else:
             shards = await self._listed(coverage, None, None)
             shard = choose(coverage, shards, self._following.shard, self._context.shard_lag)
@@ -130,8 +131,14 @@ class ShardFollower:
             self._note_last(found)
         return found
 
+    def _last_within(self, coverage: Frontier) -> PendingName | None:
+        """What a listing of the shard may begin after: all that lies before it is covered."""
+        last = self._last
+        return last if last is not None and isinstance(last.upper, Frontier) and last.upper <= coverage else None
+
     def _note_last(self, found: Extension[PendingBatch]) -> None:
-        """What a listing of the shard may begin after: names of pairs do not sort as times do."""
+        """How far it came, and the last batch of the shard: names of pairs do not sort as times do."""
+        self._reached = self._reached.join(found.coverage)
         own = [taken.batch.name for taken in found.taken if taken.batch.name.writer == self._following.shard]
         if self._last is not None and self._last.writer != self._following.shard:
             self._last = None

@@ -80,6 +80,7 @@ class ReadHandle(LoopHandle):
         self._pins = Pins()
         self._listeners: WeakSet[Listener] = WeakSet()
         self._since = hold.handle.since  # what was given up may be written later
+        self._cloning: list[Frontier] = []  # sinces of clones that are being made; none is given up in the store
         self._downgraded_ms: float | None = None
         supervisor.spawn("renewal", self._renew())
 
@@ -152,7 +153,8 @@ class ReadHandle(LoopHandle):
     def subscribe(self, as_of: TimeLike) -> Listener:
         """The contents at ``as_of`` as one delta, once they are definite, and then what `listen` gives from there.
 
-        That first delta is in memory as a whole: of a large collection read `snapshot` and `listen`. Raises as these.
+        That first delta is in memory as a whole, because a delta is stored or not, and half of it would be no contents
+        at any time. Of a large collection read `snapshot` in batches, then `listen` from there. Raises as these.
         """
         self._check()
         return self._listener(self._context.schema.kind.time(as_of), whole=True)
@@ -181,11 +183,16 @@ class ReadHandle(LoopHandle):
         note: stored with its hold, for people. Raises `LeaseLostError`, `InvalidError` beyond ``max_holds``,
         `ClosedError`, `UnavailableError`."""
         self._check()
-        async with self._hold.still():
+        area, since, pin = self._area, self._since, self._pins.take(self._area)
+        self._cloning.append(since)
+        try:
             return await make_reader(
                 self._context,
-                lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, self._area, self._since),
+                lambda supervisor: cloned_hold(self._context, supervisor, note, self._hold, area, since),
             )
+        finally:
+            self._cloning.remove(since)
+            pin.release()
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since it was opened, its listeners' included, and what is in the version in use, by dotted name."""
@@ -202,17 +209,19 @@ class ReadHandle(LoopHandle):
         await self._hold.remove()
 
     async def _renew(self) -> None:
-        """Look at the head, and write the hold when it is time: that renews and moves it in one request."""
+        """Look at the head, and write the hold when it is time: that renews and moves it in one request.
+
+        Handles of one process share these looks: a thousand that are idle cost about as many requests as one."""
         while True:
             await self._context.pause()
             with suppress(UnavailableError):  # the hold is renewed all the same: versions may lie elsewhere
-                await self._refresh()
+                await self._refresh(self._context.poll_interval_ms / 2)
             with suppress(UnavailableError):  # the lease may end meanwhile: then the next write says so
                 if self._hold.is_due(self._pins.lowest(self._area.version)) or self._is_downgrade_due():
                     await self._write()
 
     def _is_downgrade_due(self) -> bool:
-        if self._since == self._hold.handle.since:
+        if self._writable_since() <= self._hold.handle.since:
             return False
         written_ms = self._downgraded_ms
         return written_ms is None or self._context.now_ms() - written_ms >= self._context.downgrade_interval_ms
@@ -220,11 +229,18 @@ class ReadHandle(LoopHandle):
     async def _write(self) -> None:
         """Renew the hold, and move it to the lowest version that is used and to since, in one request."""
         self._downgraded_ms = self._context.now_ms()
-        await self._hold.write(version=self._pins.lowest(self._area.version), since=self._since)
+        await self._hold.write(version=self._pins.lowest(self._area.version), since=self._writable_since())
 
-    async def _refresh(self) -> None:
-        """Use the newest version from now on, under the hold that there is."""
-        head = await self._context.poll()
+    def _writable_since(self) -> Frontier:
+        """What the hold may move to: what was given up, but nothing that a clone is about to take over (C12)."""
+        since = self._since
+        for cloned in self._cloning:
+            since = since.meet(cloned)
+        return since
+
+    async def _refresh(self, max_age_ms: float = 0.0) -> None:
+        """Use the newest version from now on, or one that was looked up so short ago, under the hold that there is."""
+        head = await self._context.poll(max_age_ms=max_age_ms)
         if head.version > self._area.version:
             self._area = head
         for listener in self._listeners:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from slate_async.collections.core import holding
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import check_open
+from slate_async.collections.core.errors import LeaseLostError
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import Cover, Handle
 from slate_async.collections.reader.context import ReaderContext
@@ -59,18 +60,25 @@ async def registered_hold(context: ReaderContext, supervisor: Supervisor, note: 
 async def cloned_hold(
     context: ReaderContext, supervisor: Supervisor, note: str, source: KeptHold, area: Area, since: Frontier
 ) -> tuple[KeptHold, Area]:
-    """A clone of ``source``, which stands still meanwhile, believed by that (C12); and ``area``, which that reads.
-
-    since: what the clone holds, if that is later than what the source has written
+    """A clone of ``source``, which moves past neither ``area`` nor ``since`` meanwhile, believed by that (C12); and
+    ``area``, which it reads. ``source`` may be renewed meanwhile.
 
     Raises `LeaseLostError` if the source was lost, `InvalidError` beyond ``max_holds``, `UnavailableError`."""
     await check_room(context)
+    source.check()
     made = holding.cloning(context.runtime.ids.token(), source.handle, area, context.lease_ms, note)
     hold = KeptHold(context, made, supervisor)
-    await hold.write(since=since)
-    if await source.cover(hold.handle) is not Cover.ALL:
+    await hold.write(version=area.version, since=since)
+    try:
+        covered = await source.cover(hold.handle)
+        if covered is not Cover.ALL:
+            await source.write()  # what was sent before and had no answer may be in: this finds out
+            covered = await source.cover(hold.handle)
+        if covered is not Cover.ALL:
+            raise source.lost_error()
+    except LeaseLostError:
         await hold.remove()
-        raise source.lost_error()
+        raise
     return hold, area
 
 

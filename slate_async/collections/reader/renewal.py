@@ -11,8 +11,6 @@ Rules C10 to C15 of collections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from metastores.protocol import Committed
 from slate_async.collections.core import holding, sweep
@@ -94,16 +92,11 @@ class KeptHold:
         version, bound = holding.following_head(self.handle, head, since=since)
         await self.write(version=version, since=bound)
 
-    @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
-        """While this is entered nothing writes the hold. Raises as `check`."""
+    async def cover(self, clone: Handle) -> Cover:
+        """C12: what of ``clone``, whose hold was confirmed before, this one covers, read now. Raises as `check`."""
         async with self.lock:
             self.check()
-            yield
-
-    async def cover(self, clone: Handle) -> Cover:
-        """C12: what of ``clone``, whose hold was confirmed before, this one covers, read now. Only while `still`."""
-        return holding.covered(clone, self.handle, await self._read())
+            return holding.covered(clone, self.handle, await self._read())
 
     async def _write_alone(self, version: int | None, since: Frontier | None) -> None:
         async with self.lock:

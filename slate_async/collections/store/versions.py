@@ -8,6 +8,7 @@ Rules C20, C24, C26 and C27 of collections.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
@@ -54,6 +55,7 @@ class AreaVersions:
         self._head: Area | None = None
         self._ref: VersionRef | None = None  # of the head; None while that is version 0
         self._quiet = False  # whether the last load brought nothing new
+        self._polled_s = -math.inf  # when the last poll was begun
         self.commits: CommitLoop[Area] = CommitLoop(
             self,
             runtime,
@@ -88,12 +90,21 @@ class AreaVersions:
             return self._head
         return self._see(self._decoded(record), record.ref)
 
-    async def poll(self) -> Area:
-        """As `load`, for a look that nothing rests on: one cheap request while nothing is new."""
-        head, ref = self._head, self._ref
-        if head is None or ref is None or not self._quiet or not isinstance(self._metastore, Probed):
-            return await self.load()
-        return head if await translated(self._metastore.unchanged(ref)) else await self.load()
+    async def poll(self, *, max_age_ms: float = 0.0) -> Area:
+        """As `load`, for a look that nothing rests on: one cheap request while nothing is new.
+
+        max_age_ms: none if another poll was begun so short a time ago; then what is known now"""
+        head, ref, now = self._head, self._ref, self._runtime.clock.monotonic()
+        if head is not None and (now - self._polled_s) * 1000 < max_age_ms:
+            return head
+        self._polled_s = now
+        try:
+            if head is None or ref is None or not self._quiet or not isinstance(self._metastore, Probed):
+                return await self.load()
+            return head if await translated(self._metastore.unchanged(ref)) else await self.load()
+        except BaseException:
+            self._polled_s = -math.inf
+            raise
 
     async def write(self, old: Area | None, new: Area) -> WriteOutcome[Area]:
         """See `slate_async.commits.Versions`. Raises `InternalError` for a version that must not follow ``old``."""

@@ -49,7 +49,7 @@ class KeptLake(Lake):
     def reading(self, appends: Appends = Appends.DEFINITE, **knobs: Any) -> ReaderContext:
         """What a reader works with."""
         runtime = Runtime(self.clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
-        stores = (self.store, self.pending(), self.holds(), self.versions())
+        stores = (self.store, self.pending(), self.holds(), self.versions(clock=self.clock))
         return ReaderContext("orders", self.schema, appends, *stores, runtime, **knobs)
 
     async def controller(self, appends: Appends = Appends.DEFINITE, **options: Any) -> Controller:

@@ -65,9 +65,10 @@ def pace_of(store: StoreInHand) -> float:
     return 0.02 if isinstance(store.inner, LocalStore) else 0.0
 
 
-def fast_runtime(pace: float = 0.0) -> Runtime:
-    """A runtime without threads, whose clock moves by sleeping. ``pace``: of `FastClock`."""
-    return Runtime(FastClock(pace), random.Random(7), SystemIds(), InlineOffload(), InlineOffload())
+def fast_runtime(pace: float = 0.0, clock: FastClock | None = None) -> Runtime:
+    """A runtime without threads, whose clock moves by sleeping. ``pace``: of `FastClock`, unless ``clock`` is given."""
+    chosen = FastClock(pace) if clock is None else clock
+    return Runtime(chosen, random.Random(7), SystemIds(), InlineOffload(), InlineOffload())
 
 
 @dataclass
@@ -85,13 +86,13 @@ class Lake:
         """Before all times."""
         return Frontier.minimum(self.schema.kind)
 
-    def versions(self, store: ObjectStore | None = None) -> AreaVersions:
+    def versions(self, store: ObjectStore | None = None, clock: FastClock | None = None) -> AreaVersions:
         """The merged area, as one more process opens it."""
         metastore = PutIfAbsentFactory(MetaRuntime(sleep=at_once)).manifest(
             MetaObjects(self.store if store is None else store), "memory://orders/1", MERGED_AREAS
         )
         return AreaVersions(
-            metastore, self.schema.kind, fast_runtime(), self.supervisor, name="orders", deadline_ms=5000
+            metastore, self.schema.kind, fast_runtime(clock=clock), self.supervisor, name="orders", deadline_ms=5000
         )
 
     def pending(self, store: ObjectStore | None = None) -> PendingStore:

@@ -147,7 +147,7 @@ async def a_revocation_without_an_answer_is_none(lake: KeptLake) -> str | None:
     async def lose() -> None:
         raise UnavailableError("no answer", outcome="unknown")
 
-    for _ in range(4):
+    for _ in range(8):
         await controller.round()
         clock.now += 2
         holds.writing.append(lose)
@@ -156,6 +156,28 @@ async def a_revocation_without_an_answer_is_none(lake: KeptLake) -> str | None:
     assert stored is not None
     assert not stored.hold.revoked
     return None if head.since <= stored.hold.since else f"compacted to {head.since}, and {stored.hold.since} is held"
+
+
+async def an_outage_ends_no_lease(lake: KeptLake) -> str | None:
+    """The store answers nobody for longer than a lease; then the controller is the first that it answers."""
+    clock = FastClock()
+    controller, holds = await opened(lake, clock=clock)
+    await lake.hold("reader", 0, 0, lease_ms=10_000)
+    await controller.round()
+    clock.now += 4
+
+    async def lose() -> None:
+        raise UnavailableError("no answer", outcome="unknown")
+
+    began = clock.now
+    holds.listed += [lose] * 40
+    await controller.round()
+    assert clock.now - began > 10
+    for _ in range(8):  # the reader hears of it before it is over
+        clock.now += 0.3
+        await controller.round()
+    stored = await lake.holds().read("reader")
+    return None if stored is not None and not stored.hold.revoked else "a reader that waited for the store is revoked"
 
 
 async def a_commit_without_an_answer_may_take_effect(lake: KeptLake) -> str | None:

@@ -30,6 +30,11 @@ CASES: list[tuple[str, Scenario, switches.Patches]] = [
         [(f"{CONTROLLER}.sweep.Sweep._is_revoked", switches.revoked_unasked)],
     ),
     (
+        "C19 after an outage",
+        scenarios.an_outage_ends_no_lease,
+        [(f"{CORE}.sweep.counted_ms", switches.all_counts)],
+    ),
+    (
         "C22",
         scenarios.a_commit_without_an_answer_may_take_effect,
         [(f"{CONTROLLER}.flights.Flights.doubt", switches.unchecked)],

@@ -10,6 +10,7 @@ import pytest
 from slate_async.collections.core.frontier import DONE, MAX_ELEMENTS, Frontier
 from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.sweep import (
+    LOOKS_A_LEASE,
     Allowed,
     Leases,
     Listing,
@@ -40,12 +41,29 @@ def test_a_lease_runs_out_by_the_clock_of_the_process_that_looks() -> None:
     """C19: what counts is how long the etag was seen unchanged."""
     held = {"r": StoredHold(LEASED, "e1"), "c": StoredHold(CRITICAL, "x1")}
     leases = Leases().noted(held, 50.0)
-    assert leases.expired(held, 149.0) == []
+    for now in (75.0, 100.0, 125.0, 149.0):
+        assert leases.expired(held, now) == []
+        leases = leases.noted(held, now)
     renewed = {**held, "r": StoredHold(LEASED, "e2")}
-    assert leases.expired(renewed, 200.0) == []
-    assert leases.noted(renewed, 140.0).expired(renewed, 239.0) == []
-    leases = leases.noted(held, 149.0)
+    assert leases.expired(renewed, 150.0) == []
+    assert leases.noted(renewed, 150.0).expired(renewed, 175.0) == []
     assert leases.expired(held, 150.0) == ["r"]
+
+
+def test_of_the_time_in_which_nobody_looked_a_part_of_a_lease_counts() -> None:
+    """C19: the reader may have been cut off as well, and is heard before the rest is over."""
+    held = {"r": StoredHold(LEASED, "e1")}
+    leases = Leases().noted(held, 0.0).noted(held, 25.0).noted(held, 50.0).noted(held, 9_000.0)
+    assert leases.expired(held, 9_020.0) == []
+    assert leases.expired(held, 9_025.0) == ["r"]
+
+
+def test_a_lease_ends_however_rarely_somebody_looks() -> None:
+    held, leases = {"r": StoredHold(LEASED, "e1")}, Leases()
+    for look in range(LOOKS_A_LEASE):
+        assert leases.expired(held, look * 1_000.0) == []
+        leases = leases.noted(held, look * 1_000.0)
+    assert leases.expired(held, LOOKS_A_LEASE * 1_000.0) == ["r"]
 
 
 def test_a_hold_that_was_not_seen_before_has_its_whole_lease() -> None:

@@ -67,9 +67,8 @@ class ReadLake(Lake):
         clock = options.pop("clock", self.clock)
         runtime = Runtime(clock, self.rng, SystemIds(), InlineOffload(), InlineOffload())
         given = {"deadline_ms": 600_000, **options}
-        return ReaderContext(
-            "orders", self.schema, appends, self.store, self.pending(), self.holds(), self.versions(), runtime, **given
-        )
+        stores = (self.store, self.pending(), self.holds(), self.versions(clock=clock))
+        return ReaderContext("orders", self.schema, appends, *stores, runtime, **given)
 
     async def reader(self, appends: Appends = Appends.DEFINITE, **options: Any) -> ReadHandle:
         """One more process that reads."""

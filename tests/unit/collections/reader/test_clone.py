@@ -61,6 +61,52 @@ async def test_a_clone_is_at_the_version_of_its_source_wherever_the_head_is(lake
     assert await read(clone, 0) == at(ROWS, 0)
 
 
+async def test_a_source_is_renewed_while_its_clone_registers_and_keeps_what_that_takes_over(lake: ReadLake) -> None:
+    """C12: a store that is slow with the clone's hold costs the source no lease."""
+    await lake.put(ROWS, 0, 40)
+    source, keeper = await lake.reader(clock=SleepyClock()), await Keeper.claim(lake)
+    await keeper.round()
+    await source._refresh()
+    area = source._area
+    lake.store.hold = True
+    cloning = asyncio.ensure_future(source.clone())
+    await until(lambda: lake.store.held, "a put of a hold")
+    lake.store.hold = False
+    before = source._hold.handle
+    await asyncio.wait_for(source.downgrade_since(30), 30)
+    await keeper.round()
+    await source._refresh()
+    await source._write()
+    after = source._hold.handle
+    assert after.beat > before.beat
+    assert (after.since, after.version) == (frontier(0), area.version)
+    lake.store.release()
+    clone = await cloning
+    lake.readers.append(clone)
+    await source._write()
+    assert source._hold.handle.since == frontier(30)
+    for _ in range(4):
+        await keeper.round()
+    for as_of in (0, 7, 39):
+        assert await read(clone, as_of) == at(ROWS, as_of)
+
+
+async def test_a_clone_is_believed_though_a_write_of_its_source_had_no_answer(lake: ReadLake) -> None:
+    """C12: the source finds out what became of it."""
+    await lake.put(ROWS, 0, 40)
+    source = await lake.reader(clock=SleepyClock())
+    found = await lake.holds().read(source._hold.handle.reader)
+    assert found is not None
+    source._hold.handle = holding.attempt(source._hold.handle, "m" * 32)  # it landed
+    await lake.holds().write(
+        found_name := source._hold.handle.reader, holding.to_write(source._hold.handle, "m" * 32), found.etag
+    )
+    clone = await source.clone()
+    lake.readers.append(clone)
+    assert found_name != clone._hold.handle.reader
+    assert await read(clone, 20) == at(ROWS, 20)
+
+
 async def test_a_clone_of_a_handle_that_was_revoked_meanwhile_is_refused(lake: ReadLake) -> None:
     """C12."""
     await lake.put(ROWS, 0, 40)

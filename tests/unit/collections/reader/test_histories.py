@@ -20,10 +20,13 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import CorruptionError
 from slate_async.runtime.supervisor import Supervisor
 from tests.engine import memory_store
+from tests.slices import sample, seeds
 from tests.unit.collections.reader.conftest import ReadLake
 from tests.unit.collections.reader.roles import History, HoldFaults, truth_of
 
-SEEDS = 4
+SLICE_SEEDS = 2
+FULL_SEEDS = 40
+SLICE_SWITCHES = 1
 
 
 async def play(seed: int, appends: Appends, kind: TimeKind = TimeKind.U64) -> History:
@@ -62,28 +65,34 @@ async def play(seed: int, appends: Appends, kind: TimeKind = TimeKind.U64) -> Hi
 
 @pytest.mark.parametrize("kind", list(TimeKind))
 @pytest.mark.parametrize("appends", list(Appends))
-async def test_every_snapshot_and_every_delta_is_what_was_written(appends: Appends, kind: TimeKind) -> None:
+async def test_every_snapshot_and_every_delta_is_what_was_written(appends: Appends, kind: TimeKind, full: bool) -> None:
     done = dict.fromkeys(("snapshots", "deltas", "restarts", "clones", "lost"), 0)
-    for seed in range(SEEDS):
+    played = seeds(FULL_SEEDS if full else SLICE_SEEDS)
+    for seed in played:
         history = await play(seed, appends, kind)
         assert history.wrong == [], f"seed {seed}"
         done = {name: count + getattr(history, name) for name, count in done.items()}
-    assert done["snapshots"] > SEEDS, done
-    assert done["deltas"] > 2 * SEEDS, done
-    assert min(done["restarts"], done["clones"]) > 0, done
+    assert done["deltas"] > 2 * len(played), done
+    if full:
+        assert min(done.values()) > len(played) / 4, done
 
 
 HOLDING, READING = "slate_async.collections.core.holding.", "slate_async.collections.core.reading."
+SWITCHES: list[tuple[str, dict[str, Any]]] = [
+    ("C2", {READING + "may_adopt": lambda head, coverages: True}),
+    ("C11", {HOLDING + "registered": lambda handle, head: True}),
+    ("C13", {"slate_async.collections.reader.pins.Pins.lowest": lambda pins, newest: newest}),
+]
 
 
-@pytest.mark.parametrize(
-    ("rule", "instead"),
-    [
-        ("C2", {READING + "may_adopt": lambda head, coverages: True}),
-        ("C11", {HOLDING + "registered": lambda handle, head: True}),
-        ("C13", {"slate_async.collections.reader.pins.Pins.lowest": lambda pins, newest: newest}),
-    ],
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One of the switches, another one with every commit; all of them in the long form."""
+    if "rule" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        switches = SWITCHES if full else sample(SWITCHES, SLICE_SWITCHES, "histories of readers")
+        metafunc.parametrize(("rule", "instead"), switches, ids=[rule for rule, _ in switches])
+
+
 async def test_without_a_rule_a_history_goes_wrong(
     rule: str, instead: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,7 @@ async def test_a_hold_that_nobody_keeps_lasts_its_lease_and_tasks_prolong_it(
         await keeper.round()
         await borrowed.prolong()
     assert await contents(lake, splits) == at(ROWS, 19)
-    for _ in range(2):
+    for _ in range(5):
         await keeper.round()
         await lake.clock.sleep(HOUR / 1000 * 1.1)
     for _ in range(3):

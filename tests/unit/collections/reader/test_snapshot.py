@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -301,7 +302,7 @@ async def test_a_lease_is_renewed_while_no_version_can_be_read(lake: ReadLake, m
     reader = await lake.reader(lease_ms=10_000, deadline_ms=1_000)
     [name] = await lake.holds().list()
 
-    async def unanswered(versions: AreaVersions) -> Area:
+    async def unanswered(versions: AreaVersions, max_age_ms: float) -> Area:
         raise UnavailableError("the metastore does not answer")
 
     before = await lake.holds().read(name)
@@ -319,7 +320,7 @@ async def test_a_reader_that_sleeps_past_its_lease_fails_and_is_never_wrong(lake
     keeper = await Keeper.claim(lake)
     await lake.put(between(0, 5), 0, 5)
     reader = await lake.reader(clock=SleepyClock())
-    for _ in range(3):
+    for _ in range(6):
         await keeper.round()
         lake.clock.now += 1000
     assert await lake.holds().list() == {}
@@ -355,15 +356,15 @@ class Measuring:
 
 @pytest.mark.parametrize("appends", list(Appends))
 async def test_much_that_is_pending_is_read_in_passes_within_bounded_memory(lake: ReadLake, appends: Appends) -> None:
-    writer, rng = await lake.writer(appends), random.Random(4)
+    writer, rng = await lake.writer(appends), np.random.default_rng(4)
     rows = 0
     for lower in range(16):
-        data = pa.array([b"%016d" % rng.randrange(10**15) for _ in range(20_000)], pa.binary())
+        data = pa.array(rng.integers(10**15, 10**16, 10_000)).cast(pa.string()).cast(pa.binary())
         times = pa.array([lower] * len(data), pa.uint64())
         table = pa.table([data, times, pa.array([1] * len(data), pa.int64())], schema=BYTES.arrow)
         await writer.append(table, upper=lower + 1)
         rows += table.num_rows
-    reader = await lake.reader(appends, pending_memory_bytes=2 << 20)
+    reader = await lake.reader(appends, pending_memory_bytes=1 << 20)
     measuring = Measuring()
     reader._context = replace(reader._context, runtime=replace(reader._context.runtime, offload=measuring))
     before = pa.total_allocated_bytes()
@@ -373,8 +374,8 @@ async def test_much_that_is_pending_is_read_in_passes_within_bounded_memory(lake
         assert last < batch.column("data")[0].as_py()
         last = batch.column("data")[batch.num_rows - 1].as_py()
     assert found == rows
-    assert rows * 36 > 10 << 20
-    assert measuring.most - before < 7 << 20
+    assert rows * 36 > 5 << 20
+    assert measuring.most - before < 7 << 19
 
 
 async def test_contents_can_be_expanded_to_rows(lake: ReadLake) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,12 +17,13 @@ from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.edits import Absorb, Claim
 from slate_async.collections.store.versions import AreaVersions
-from slate_async.errors import ConflictError, CorruptionError, FencedError, InternalError
+from slate_async.errors import ConflictError, CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
 from tests.engine import StoreInHand, runtime
 from tests.support.collection_bytes import U64, frontier
 from tests.unit.collections.faults import FAULTS, next_put
+from tests.unit.collections.lake import FastClock
 
 
 async def at_once(seconds: float) -> None:
@@ -36,11 +38,11 @@ class Place:
     factory: Any
     supervisor: Supervisor
 
-    def open(self) -> AreaVersions:
+    def open(self, clock: FastClock | None = None) -> AreaVersions:
         metastore = self.factory(MetaRuntime(sleep=at_once)).manifest(
             MetaObjects(self.store), "memory://orders/1", MERGED_AREAS
         )
-        return AreaVersions(metastore, U64, runtime(), self.supervisor, name="orders", deadline_ms=5000)
+        return AreaVersions(metastore, U64, runtime(clock), self.supervisor, name="orders", deadline_ms=5000)
 
 
 @pytest.fixture(params=[PutIfAbsentFactory, IfMatchFactory])
@@ -115,6 +117,29 @@ async def test_a_poll_costs_one_request_while_nothing_is_new(place: Place) -> No
     assert len(place.store.gets) <= 1
     await writer.commits.commit(absorb(0, 10))
     assert await reader.poll() == writer.head
+
+
+async def test_a_poll_may_leave_the_look_to_the_one_before_it(place: Place) -> None:
+    clock = FastClock()
+    writer, reader = place.open(), place.open(clock)
+    await writer.commits.commit(Claim("c" * 32))
+    assert await reader.poll(max_age_ms=250) == writer.head, "nothing is known before the first one"
+    before = await writer.commits.commit(absorb(0, 10))
+    clock.now += 0.2
+    assert await reader.poll(max_age_ms=250) != before
+    clock.now += 0.1
+    assert await reader.poll(max_age_ms=250) == before
+    assert await reader.poll() == before
+
+
+async def test_a_poll_that_failed_leaves_nothing_to_the_next_one(place: Place) -> None:
+    writer, reader = place.open(), place.open()
+    await writer.commits.commit(Claim("c" * 32))
+    await reader.load()
+    with mock.patch.object(reader, "load", side_effect=UnavailableError("no answer")), pytest.raises(UnavailableError):
+        await reader.poll(max_age_ms=250)
+    head = await writer.commits.commit(absorb(0, 10))
+    assert await reader.poll(max_age_ms=250) == head
 
 
 async def filled(place: Place, count: int) -> tuple[AreaVersions, list[Area]]:
