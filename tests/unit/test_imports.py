@@ -79,7 +79,8 @@ with tempfile.TemporaryDirectory() as folder:
 COLLECTION = """
 from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.merging import merge, slices_of
+from slate_async.collections.core.merging import merge
+from slate_async.collections.core.slices import slices_of
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from slate_async.codec.checksum import crc32c
 from slate_async.collections.codec.merged_types import stored_schema, with_schema
 from slate_async.collections.codec.parts import PartRef, Section
+from slate_async.collections.core.slices import slices_within
 from slate_async.collections.core.updates import UpdateSchema
 
 GROUP_ROWS = 1 << 16
@@ -90,9 +91,8 @@ class MergedEncoder:
 
 
 def group_slices(updates: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """``updates`` in slices of a row group at most, by rows and about by bytes."""
-    step = min(GROUP_ROWS, max(1, updates.num_rows * GROUP_BYTES // max(1, updates.nbytes)))
-    return (updates.slice(start, step) for start in range(0, updates.num_rows, step))
+    """``updates`` in slices of a row group at most, by rows and bytes."""
+    return slices_within(updates, GROUP_ROWS, GROUP_BYTES)
 
 
 def encode_merged(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> Encoded:

@@ -6,6 +6,7 @@ value was too long to be kept: some releases of Arrow then show the other bound,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -27,12 +28,15 @@ _ORDERED = (
 )
 
 
-def group_ranges(metadata: pq.FileMetaData, group: int, schema: UpdateSchema) -> dict[str, ColumnRange]:
-    """What is known of the data columns in row group ``group``."""
+def group_ranges(
+    metadata: pq.FileMetaData, group: int, schema: UpdateSchema, columns: Collection[str]
+) -> dict[str, ColumnRange]:
+    """What is known of those data columns that are among ``columns`` in row group ``group``."""
     found = metadata.row_group(group)
     return {
         field.name: _range(found.column(number).statistics, found.num_rows, field.type)
         for number, field in enumerate(schema.data)
+        if field.name in columns
     }
 
 

@@ -27,8 +27,8 @@ from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.merging import slices_of
 from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.slices import one_batch, slices_of
 from slate_async.collections.store.merged import delete_merged
 from slate_async.errors import UnavailableError
 
@@ -157,9 +157,8 @@ class Absorption:
     def _sorted(self, waiting: list[pa.RecordBatch], upper: Frontier) -> pa.RecordBatch:
         """What waits, advanced, sorted and consolidated; it waits no more."""
         schema = self._context.schema
-        found = pa.Table.from_batches(waiting, schema.arrow).combine_chunks().to_batches()
+        rows = one_batch(waiting, schema.arrow)
         waiting.clear()
-        rows = found[0] if found else schema.empty()
         rows = schema.with_times(rows, self._head.since.advance_by(schema.times(rows)))
         return consolidate(rows, schema, stored=f"pending batches from {self._head.upper} to {upper}")
 

@@ -19,7 +19,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from slate_async.codec.arrays import mask_array
+from slate_async.codec.arrays import is_larger, mask_array
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.codec.pending import Pending
 from slate_async.collections.controller.context import ControllerContext
@@ -29,6 +29,7 @@ from slate_async.collections.core.coverage import Taken, extend
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import HashedFrontier, PendingName, frontier_name
 from slate_async.collections.core.times import TimeKind
+from slate_async.collections.store.pending import OFFLOAD_BYTES
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
@@ -149,22 +150,28 @@ async def _trimmed(
     said, key = read.description, str(taken.batch.name)
     bounds = Bounds(said.lower, said.upper, said.lower)
     if read.updates is not None:
-        yield Piece(_cut(context, read.updates, bounds, taken, key), taken.end, said.token, True)
+        yield Piece(await _cut(context, read.updates, bounds, taken, key), taken.end, said.token, True)
         return
     first = True
     async for table in context.pending.parts(taken.batch.name, said):
-        yield Piece(_cut(context, table, bounds, taken, key), taken.end, said.token, first)
+        yield Piece(await _cut(context, table, bounds, taken, key), taken.end, said.token, first)
         first = False
 
 
-def _cut(context: ControllerContext, table: pa.Table, bounds: Bounds, taken: Taken[PendingBatch], key: str) -> pa.Table:
-    batches = []
-    for batch in table.to_batches():
-        times = context.schema.times(batch)
-        if not bounds.mask(times).all():
-            raise CorruptionError(f"it has times that are not from {bounds.lower} to {bounds.upper}", object_name=key)
-        batches.append(batch if is_whole(taken) else batch.filter(mask_array(taken.start.mask(times))))
-    return pa.Table.from_batches(batches, context.schema.arrow)
+async def _cut(
+    context: ControllerContext, table: pa.Table, bounds: Bounds, taken: Taken[PendingBatch], key: str
+) -> pa.Table:
+    def cut() -> pa.Table:
+        batches = []
+        for batch in table.to_batches():
+            times = context.schema.times(batch)
+            if not bounds.mask(times).all():
+                text = f"it has times that are not from {bounds.lower} to {bounds.upper}"
+                raise CorruptionError(text, object_name=key)
+            batches.append(batch if is_whole(taken) else batch.filter(mask_array(taken.start.mask(times))))
+        return pa.Table.from_batches(batches, context.schema.arrow)
+
+    return await context.runtime.offload.run(cut) if is_larger(table, OFFLOAD_BYTES) else cut()
 
 
 def is_whole(taken: Taken[PendingBatch]) -> bool:

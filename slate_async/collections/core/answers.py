@@ -22,6 +22,9 @@ from slate_async.collections.core.times import Time
 from slate_async.collections.core.updates import DIFF, UpdateSchema, row_text
 from slate_async.errors import InvalidError
 
+MOST_ROWS = 2**31
+"""That a batch of rows is expanded to."""
+
 
 def snapshot_rows(updates: pa.RecordBatch, schema: UpdateSchema, as_of: Time) -> pa.RecordBatch:
     """Those of ``updates`` that a snapshot at ``as_of`` sums, at their own times; in the order they are in.
@@ -47,11 +50,14 @@ def listened_rows(
 def expanded(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.RecordBatch:
     """The data of ``updates``, each as often as its difference says: what a user takes the contents for.
 
-    Raises `InvalidError` for a row that is there a negative number of times."""
+    Raises `InvalidError` for a row that is there a negative number of times, and for `MOST_ROWS` or more."""
     diffs = numbers_of(updates.column(DIFF))
     if (diffs < 0).any():
         row = int((diffs < 0).argmax())
         raise InvalidError(f"a row that is there {diffs[row]} times cannot be shown: {row_text(updates, row)}")
+    if float(diffs.sum(dtype=np.float64)) >= MOST_ROWS:
+        row = int(diffs.argmax())
+        raise InvalidError(f"rows that are there so many times cannot be shown one by one: {row_text(updates, row)}")
     rows = number_array(np.repeat(np.arange(len(diffs)), diffs))
     return updates.select(schema.data.names).take(rows)
 

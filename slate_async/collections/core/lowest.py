@@ -14,8 +14,8 @@ import pyarrow as pa
 from slate_async.codec.arrays import number_array
 from slate_async.collections.core import ordering
 from slate_async.collections.core.consolidate import consolidate
-from slate_async.collections.core.merging import slices_of
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.slices import one_batch, slices_of
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import CorruptionError
 
@@ -66,8 +66,7 @@ class LowestKeys:
     def _sorted(self, pieces: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, bool]:
         """All of ``pieces`` in order, and whether equal rows were summed: a sum on the way may not fit, where the whole
         one does."""
-        table = pa.Table.from_batches(pieces, self._schema.arrow).combine_chunks()
-        updates = table.to_batches()[0] if table.num_rows else self._schema.empty()
+        updates = one_batch(pieces, self._schema.arrow)
         try:
             return consolidate(updates, self._schema, stored="pending batches"), True
         except CorruptionError:

@@ -27,6 +27,7 @@ from slate_async.collections.core import ordering
 from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import CorruptionError, InternalError
 
@@ -161,14 +162,6 @@ def merge(
                 yield given
 
 
-def slices_of(updates: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """``updates`` in slices of at most ``rows``, without a copy."""
-    for start in range(0, updates.num_rows, rows):
-        yield updates.slice(start, rows)
-
-
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     batches = [batch for batch in batches if batch.num_rows] or batches[:1]
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return batches[0] if len(batches) == 1 else one_batch(batches, batches[0].schema)

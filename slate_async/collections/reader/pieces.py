@@ -25,10 +25,11 @@ from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.coverage import Taken
 from slate_async.collections.core.earliest import Earliest, from_first
 from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.times import Time
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
-from slate_async.collections.reader.sources import one_batch, pending_tables, together
+from slate_async.collections.reader.sources import pending_tables, together
 from slate_async.collections.store.merged import MergedSource
 from slate_async.runtime.gather import gather
 
@@ -136,14 +137,14 @@ class PiecesReader:
 
     def _chosen(self, piece: Piece, table: pa.Table) -> pa.RecordBatch:
         schema = self._context.schema
-        updates = listened_rows(one_batch(table, schema), schema, piece.covered, self._as_of)
+        updates = listened_rows(one_batch(table, schema.arrow), schema, piece.covered, self._as_of)
         return from_first(updates, schema, piece.first) if piece.first else updates
 
     async def _consolidated(self, rows: list[pa.RecordBatch]) -> pa.Table:
         schema = self._context.schema
 
         def run() -> pa.Table:
-            whole = one_batch(pa.Table.from_batches(rows, schema.arrow), schema)
+            whole = one_batch(rows, schema.arrow)
             return pa.Table.from_batches([consolidate(whole, schema, stored="updates of a listener")])
 
         return await self._context.runtime.offload.run(run)

@@ -26,6 +26,7 @@ from slate_async.collections.core.filtering import Condition
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.merging import BoundedMerge
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.slices import slices_of
 from slate_async.collections.core.splitting import KeySplit, Span
 from slate_async.collections.core.times import Time
 from slate_async.collections.core.updates import DIFF
@@ -37,6 +38,9 @@ from slate_async.collections.store.merged import MergedSource
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
+
+ROWS_AT_ONCE = 1024
+"""So many become Python values at a time: the loop is not held for long."""
 
 
 class Standing(Protocol):
@@ -126,8 +130,9 @@ class Snapshot:
         names = self._source.context.schema.data.names
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                for row in rows_of(batch, names):
-                    yield row
+                for piece in slices_of(batch, ROWS_AT_ONCE):
+                    for row in rows_of(piece, names):
+                        yield row
 
     async def splits(self, n: int, *, least_bytes: int = 1) -> list[Snapshot]:
         """At most ``n`` snapshots of about one size that hold every row once, in the order of data; at least one.

@@ -23,6 +23,7 @@ from slate_async.collections.core.filtering import ColumnRange, Condition
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.lowest import LowestKeys, copied
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.splitting import KeySplit, Span
 from slate_async.collections.core.times import Time
 from slate_async.collections.core.updates import UpdateSchema
@@ -49,18 +50,23 @@ class Selection:
     where: tuple[Condition, ...]
     span: KeySplit[Key]
 
+    @property
+    def is_part(self) -> bool:
+        """Whether ``span`` leaves data out."""
+        return self.span.start is not None or self.span.end is not None
+
     def of_sorted(self, table: pa.Table) -> pa.RecordBatch:
         """Those of ``table``, which is sorted."""
-        return self._chosen(self._within(one_batch(table, self.schema)))
+        return self._chosen(self._within(one_batch(table, self.schema.arrow)))
 
     def of_unsorted(self, table: pa.Table, covered: Frontier | None) -> pa.RecordBatch:
         """Those of ``table`` at times beyond ``covered``, at ``as_of``, in any order."""
-        updates = one_batch(table, self.schema)
+        updates = one_batch(table, self.schema.arrow)
         if covered is not None:
             updates = updates.filter(mask_array(covered.mask(self.schema.times(updates))))
         updates = self._chosen(updates)
         updates = self.schema.with_times(updates, Frontier([self.as_of]).advance_by(self.schema.times(updates)))
-        if self.span.start is None and self.span.end is None:
+        if not self.is_part:
             return updates
         order = ordering.sorted_order(ordering.key_columns(updates, self.schema))
         return copied(self._within(updates.take(order)))
@@ -93,7 +99,7 @@ async def merged_rows(context: ReaderContext, source: MergedSource, chosen: Sele
         if not chosen.overlaps(*edges[part]):
             continue
         file = await context.answered("a read of a footer", partial(source.file, part))
-        for groups in _runs(_wanted_groups(file, chosen)):
+        for groups in await context.runtime.offload.run(partial(_wanted_groups, file, chosen)):
             async for table in source.read(part, groups):
                 yield await context.runtime.offload.run(partial(chosen.of_sorted, table))
 
@@ -160,20 +166,26 @@ async def spans_of(context: ReaderContext, source: MergedSource) -> list[Span[Ke
     return [Span(first, last, rows) for first, last, rows in known if first is not None and last is not None]
 
 
-def _wanted_groups(file: MergedFile, chosen: Selection) -> list[int]:
-    return [
-        group
-        for group in range(len(file.groups))
-        if filtering.may_pass(chosen.where, group_ranges(file.metadata, group, chosen.schema))
-        and chosen.overlaps(*_group_edges(file, group, chosen.schema))
-    ]
+def _wanted_groups(file: MergedFile, chosen: Selection) -> list[range]:
+    every = range(len(file.groups))
+    asked = {condition.column for condition in chosen.where}
+    return _runs(
+        [
+            group
+            for group in every
+            if filtering.may_pass(chosen.where, group_ranges(file.metadata, group, chosen.schema, asked))
+            and chosen.overlaps(*_group_edges(file, group, chosen.schema))
+        ]
+        if asked or chosen.is_part
+        else every
+    )
 
 
 def _group_edges(file: MergedFile, group: int, schema: UpdateSchema) -> tuple[Key | None, Key | None]:
     """The least and the greatest key of the first data column, if they are known. Not of floats: Parquet leaves NaNs
     out and does not tell zeros apart."""
     field = schema.data.field(0)
-    known: ColumnRange = group_ranges(file.metadata, group, schema)[field.name]
+    known: ColumnRange = group_ranges(file.metadata, group, schema, {field.name})[field.name]
     if known.low is None or known.high is None or known.nulls is None or pa.types.is_floating(field.type):
         return None, None
     column = ordering.comparable(pa.array([known.low, known.high], field.type))
@@ -207,9 +219,3 @@ async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncGe
         return
     async for table in context.pending.parts(name, found.description):
         yield table
-
-
-def one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:
-    """``table``, all of it."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else schema.empty()

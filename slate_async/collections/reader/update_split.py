@@ -25,11 +25,12 @@ from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.coverage import Taken
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.lending import LentHold
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
 from slate_async.collections.reader.lending import TaskHold
-from slate_async.collections.reader.sources import one_batch, pending_tables
+from slate_async.collections.reader.sources import pending_tables
 from slate_async.collections.store.merged import MergedSource
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
@@ -84,7 +85,7 @@ class UpdateSplit:
             raise await hold.explain(f"{error.key} is missing", error.key) from error
 
     def _chosen(self, schema: UpdateSchema, table: pa.Table, lower: Frontier) -> pa.RecordBatch:
-        updates = one_batch(table, schema)
+        updates = one_batch(table, schema.arrow)
         times = schema.times(updates)
         wanted = lower.mask(times) & np.logical_not(self.upper.mask(times))
         updates = updates if wanted.all() else updates.filter(mask_array(wanted))

@@ -29,6 +29,7 @@ from slate_async.collections.core import names
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.garbage import MergedFile as ListedFile
 from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InvalidError
@@ -92,7 +93,7 @@ class MergedWriter:
             return Stored(part.rows, part.nbytes, part.crc, 0)
         if not self._parts:
             raise InvalidError(f"{self._name} has no rows: a batch without rows has no object")
-        edges = pa.Table.from_batches(self._edges).combine_chunks().to_batches()[0]
+        edges = one_batch(self._edges, self._schema.data)
         index = Index(tuple(self._parts), edges)
         data = encode_index(index)
         await self._store.put(str(self._name), data)

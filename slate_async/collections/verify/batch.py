@@ -15,10 +15,11 @@ from slate_async.collections.codec.description import Description
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import part_name
 from slate_async.collections.verify.report import CollectionFinding, finding_of
-from slate_async.collections.verify.updates import UpdatesCheck, one_batch
+from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.collections.writer.batches import sum_of_diffs
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
@@ -110,7 +111,7 @@ class BatchCheck:
         self._updates.add(table)
         if self._start is None or self._until is None or self._until <= self._start:
             return
-        updates = one_batch(table, self._context.schema)
+        updates = one_batch(table, self._context.schema.arrow)
         times = self._context.schema.times(updates)
         absorbed = self._start.mask(times) & ~self._until.mask(times)
         if absorbed.any():

@@ -16,10 +16,11 @@ from slate_async.collections.codec.merged_read import MergedFile
 from slate_async.collections.core import names, ordering
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.names import frontier_name
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.merged import MergedSource
 from slate_async.collections.verify.report import CollectionFinding, finding_of
-from slate_async.collections.verify.updates import UpdatesCheck, one_batch
+from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.backoff import Backoff
@@ -114,7 +115,7 @@ class MergedCheck:
                 await backoff.wait(error)
 
     def _add(self, source: MergedSource, part: int, table: object, edges: tuple[bool, bool]) -> None:
-        updates = one_batch(table, self._context.schema)
+        updates = one_batch(table, self._context.schema.arrow)
         self._updates.add(table)
         if source.edges is None or not updates.num_rows:
             return

@@ -18,6 +18,7 @@ from slate_async.collections.core import ordering
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.ordering import Key
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.times import Times
 from slate_async.collections.core.updates import DIFF, UpdateSchema, row_text
 from slate_async.collections.writer.batches import sum_of_diffs
@@ -57,7 +58,7 @@ class UpdatesCheck:
 
     def add(self, table: pa.Table) -> None:
         """The next rows."""
-        updates = one_batch(table, self._schema)
+        updates = one_batch(table, self._schema.arrow)
         if not updates.num_rows:
             return
         try:
@@ -147,9 +148,3 @@ def may_be_within(times: Times, bounds: Bounds) -> Mask:
             reached &= early <= column
         possible |= reached & ~bounds.upper.mask(earliest)
     return advanced & possible
-
-
-def one_batch(table: pa.Table, schema: UpdateSchema) -> pa.RecordBatch:
-    """``table`` as one batch."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else schema.empty()

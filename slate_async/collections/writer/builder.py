@@ -24,6 +24,7 @@ from slate_async.collections.codec.parts import MAX_PARTS, PartRef
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.slices import one_batch, slices_within
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
 from slate_async.collections.writer.batches import Batch, checked, cut, sum_of_diffs
@@ -71,9 +72,7 @@ class PartsWriter:
         self._diff_sum += sum_of_diffs(batch)
         self._rows += batch.num_rows
         self._context.stats.nbytes += batch.nbytes
-        step = max(1, batch.num_rows * self._context.part_bytes // max(batch.nbytes, 1))
-        for start in range(0, batch.num_rows, step):
-            piece = batch.slice(start, step)
+        for piece in slices_within(batch, max(1, batch.num_rows), self._context.part_bytes):
             if self._waiting and self._waiting_bytes + piece.nbytes > self._context.part_bytes:
                 await self._send()
             self._waiting.append(piece)
@@ -83,9 +82,7 @@ class PartsWriter:
         """The batch, all of whose parts are put; it is in once it is put itself. One part by itself stays ``inline``,
         if it may."""
         if self._begun == 0 and inline:
-            updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow).combine_chunks()
-            whole = updates.to_batches()
-            return self._batch(whole[0] if whole else self._context.schema.empty(), ())
+            return self._batch(one_batch(self._waiting, self._context.schema.arrow), ())
         if self._waiting:
             await self._send()
         while self._sending:

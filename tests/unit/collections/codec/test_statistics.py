@@ -25,7 +25,7 @@ def ranges(values: list[Any], kind: pa.DataType) -> ColumnRange:
     rows = len(values)
     columns = [pa.array(values, kind), pa.array([0] * rows, pa.uint64()), pa.array([1] * rows, pa.int64())]
     encoded = encode_merged(pa.RecordBatch.from_arrays(columns, schema=schema.arrow), schema)
-    return group_ranges(pq.read_metadata(pa.BufferReader(encoded.data)), 0, schema)["x"]
+    return group_ranges(pq.read_metadata(pa.BufferReader(encoded.data)), 0, schema, {"x"})["x"]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_an_empty_upper_bound_says_nothing(kind: pa.DataType, low: Any, high: An
     group = SimpleNamespace(num_rows=2, column=lambda number: SimpleNamespace(statistics=known))
     footer = cast(pq.FileMetaData, SimpleNamespace(row_group=lambda number: group))
     schema = UpdateSchema(TimeKind.U64, pa.schema([("x", kind)]))
-    assert group_ranges(footer, 0, schema)["x"] == ColumnRange(2, None, None, 0)
+    assert group_ranges(footer, 0, schema, {"x"})["x"] == ColumnRange(2, None, None, 0)
     long = low + low[:0].ljust(5000, b"z" if kind == pa.binary() else "z")
     assert ranges([low, long], kind).high is None

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from slate_async.collections.core.frontier import DONE, Frontier
-from slate_async.collections.core.merging import BoundedMerge, merge, slices_of
+from slate_async.collections.core.merging import BoundedMerge, merge
+from slate_async.collections.core.slices import slices_of
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import CorruptionError, InternalError

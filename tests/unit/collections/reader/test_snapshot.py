@@ -390,3 +390,8 @@ async def test_contents_can_be_expanded_to_rows(lake: ReadLake) -> None:
     with pytest.raises(InvalidError, match="a row that is there -2 times cannot be shown: data=b'd'"):
         await (await reader.snapshot(5)).to_arrow(expand=True)
     assert (await (await reader.snapshot(0)).to_arrow(expand=True)).num_rows == 0
+    await lake.put([(b"e", 10, 2**62)], 10, 11)
+    with pytest.raises(
+        InvalidError, match=r"so many times cannot be shown one by one: data=b'e'.*_diff=4611686018427387904"
+    ):
+        await (await reader.snapshot(10, [("data", ">", b"d")])).to_arrow(expand=True)

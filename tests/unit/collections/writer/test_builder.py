@@ -53,6 +53,21 @@ async def test_a_batch_is_in_parts_and_comes_in_as_a_whole(lake: Lake, appends: 
 
 
 @pytest.mark.parametrize("appends", KINDS)
+async def test_long_rows_that_lie_together_are_in_parts_as_well(lake: Lake, appends: Appends) -> None:
+    """A part has no more than it may, or one row: its object would be too large to be put."""
+    writer = await lake.writer(appends)
+    rows = [(b"", 1, 1)] * 3000 + [(b"%04000d" % number, 1, 1) for number in range(30)]
+    await writer.append(rows, upper=7)
+    pending = lake.pending()
+    [name] = [listed.name async for listed in pending.list() if listed.name.part is None]
+    found = await pending.describe(name)
+    assert found is not None
+    parts = [await pending.part(name, found, place) for place in range(len(found.parts))]
+    assert all(part.nbytes <= 10_000 for part in parts)
+    assert sum(part.num_rows for part in parts) == 3030
+
+
+@pytest.mark.parametrize("appends", KINDS)
 async def test_a_batch_of_little_is_one_object(lake: Lake, appends: Appends) -> None:
     writer = await lake.writer(appends)
     async with writer.batch(upper=7) as batch:
