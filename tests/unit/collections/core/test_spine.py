@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from slate_async.collections.core.area import Area, Fuel
+from slate_async.collections.core.bounds import spanning
+from slate_async.collections.core.edits import Absorb, ReplaceMerged
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.spine import Exertion, due, exert, has_room, idle_merge, plan, refuelled
 from tests.support.merged_areas import area_of, at, merged, stacked
@@ -93,6 +95,24 @@ def test_an_idle_collection_comes_to_one_batch_that_is_compacted_once(
 def test_a_closed_collection_comes_to_rest() -> None:
     closed = merged("a", 0, 5, 9, times=3)
     assert idle_merge(area_of([replace(closed, bounds=replace(closed.bounds, upper=DONE))]), at(99)) is None
+
+
+def test_empty_batches_bring_fuel_and_take_no_room() -> None:
+    """Time goes on without updates: the merge of what is there gets done all the same."""
+    area, absorbed = stacked(64, 60), 0
+    while not (ready := [merge for merge in due(area, ()) if merge.rows]):
+        empty = merged(f"e{absorbed}", 2 + absorbed, 3 + absorbed, 0, diff_sum=0)
+        area = Absorb(1, empty, "").apply(replace(area, epoch=1)) or area
+        for merge in due(area, ()):
+            if not merge.rows:
+                bounds = spanning([batch.bounds for batch in merge.batches])
+                output = replace(merged(f"m{absorbed}", 0, 0, 0, diff_sum=0), bounds=bounds)
+                area = ReplaceMerged(1, merge.names, output).apply(area) or area
+        absorbed += 1
+        assert has_room(area)
+        assert len(area.batches) <= 4
+    assert ready[0].names == ("b0", "b1")
+    assert absorbed == (64 + 60 + 7) // 8
 
 
 def test_an_idle_merge_runs_when_all_its_rows_are_paid_for() -> None:

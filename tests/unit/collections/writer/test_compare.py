@@ -88,6 +88,39 @@ async def test_a_rival_in_between_decides(lake: Lake) -> None:
     assert await lake.rows(["main"]) == (frontier(5), row("theirs", 0))
 
 
+@pytest.mark.parametrize("absorbed", [0, 3, 5])
+async def test_an_answer_is_lost_and_a_rival_goes_on_behind(lake: Lake, absorbed: int) -> None:
+    """The same put finds the batch there, and it is in once. Once the merged area has gone past it, nobody can tell any
+    more (C8)."""
+    writer, rival = await lake.writer(COMPARE), await lake.writer(COMPARE)
+
+    def lost(key: str) -> Exception | None:
+        if lake.store.hold or not key.startswith("pending_batches/"):
+            return None
+        lake.store.hold = True  # the same put again
+        return UnavailableError("no answer", outcome="unknown")
+
+    lake.store.fail_after = lost
+    appending = asyncio.create_task(writer.append(row("mine", 0), upper=3))
+    await until(lambda: bool(lake.store.held), "the put is repeated")
+    lake.store.hold, lake.store.fail_after = False, lambda key: None
+    await rival.append(row("theirs", 3), lower=3, upper=5)
+    if absorbed:
+        await lake.absorb(frontier(absorbed), await lake.last_of(frontier(0), frontier(absorbed)))
+    lake.store.release()
+    if absorbed == 5:
+        with pytest.raises(UpperMismatchError) as raised:
+            await appending
+        assert (raised.value.outcome, raised.value.upper) == ("unknown", frontier(5))
+    else:
+        await appending
+    batches = await lake.pending_batches("main")
+    assert sorted((str(found.lower), str(found.upper)) for found in batches.values()) == [("0", "3"), ("3", "5")]
+    with pytest.raises(UpperMismatchError):
+        await writer.append(row("mine", 0), lower=0, upper=3)  # a caller who repeats it appends nothing twice
+    assert await lake.pending_batches("main") == batches
+
+
 async def test_a_put_at_a_collected_name_is_not_acknowledged(lake: Lake) -> None:
     """C8: a process that slept puts where the chain ended; that was taken in and collected meanwhile."""
     zombie, writer = await lake.writer(COMPARE), await lake.writer(COMPARE)
