@@ -80,9 +80,9 @@ class Snapshot:
         """How far the collection was known when it was made."""
         return self._snapshot.upper
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in batches of some size."""
-        found = self._loop.call(self._snapshot.batches)
+    def batches(self, *, expand: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows, in batches of some size. ``expand``: each as often as its diff says."""
+        found = self._loop.call(self._snapshot.batches, expand=expand)
         try:
             while (batch := self._loop.run(lambda: anext(found, None))) is not None:
                 yield batch
@@ -98,6 +98,15 @@ class Snapshot:
     def to_arrow(self, *, expand: bool = False) -> pa.Table:
         """All rows. ``expand``: each as often as its diff says."""
         return self._loop.run(self._snapshot.to_arrow, expand=expand)
+
+    def to_reader(self, *, expand: bool = False) -> pa.RecordBatchReader:
+        """All rows as a stream for other libraries, such as DuckDB: each batch is read when it is asked for. It is read
+        once, while the snapshot is open. ``expand``: each row as often as its diff says."""
+        return pa.RecordBatchReader.from_batches(self.schema(expand=expand), self.batches(expand=expand))
+
+    def schema(self, *, expand: bool = False) -> pa.Schema:
+        """The columns of the batches."""
+        return self._snapshot.schema(expand=expand)
 
     def to_pandas(self, *, expand: bool = False) -> Any:
         """All rows as a data frame. ``expand``: each as often as its diff says."""

@@ -38,6 +38,7 @@ from slate_async.collections.store.merged import MergedSource
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
+from slate_async.runtime.loop_iterator import iterated
 
 ROWS_AT_ONCE = 1024
 """So many become Python values at a time: the loop is not held for long."""
@@ -96,29 +97,44 @@ class Snapshot:
         self.as_of = source.as_of
         self.upper = upper
 
-    async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def batches(self, *, expand: bool = False) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows, in batches of some size. An iteration that ends early is to be closed (``aclose``).
 
+        expand: the data alone, each row as often as its ``_diff`` says. One that is there a negative number of times is
+        an `InvalidError` that names it
+
         Raises `LeaseLostError`, `ClosedError`, `CorruptionError`, `UnavailableError`; no wrong rows."""
+        schema, offload = self._source.context.schema, self._source.context.runtime.offload
         self._check()
         try:
             async for batch in self._merged():
-                yield batch
+                yield await offload.run(partial(expanded, batch, schema)) if expand else batch
                 self._check()
         except ObjectNotFoundError as error:
             raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
 
     async def to_arrow(self, *, expand: bool = False) -> pa.Table:
-        """All rows. Raises as `batches`.
+        """All rows. ``expand`` and errors: as of `batches`."""
+        async with aclosing(self.batches(expand=expand)) as batches:
+            found = [batch async for batch in batches]
+        return pa.Table.from_batches(found, self.schema(expand=expand))
 
-        expand: the data alone, each row as often as its ``_diff`` says. One that is there a negative number of times is
-        an `InvalidError` that names it"""
-        schema, offload = self._source.context.schema, self._source.context.runtime.offload
-        found = list[pa.RecordBatch]()
-        async with aclosing(self.batches()) as batches:
-            async for batch in batches:
-                found.append(await offload.run(partial(expanded, batch, schema)) if expand else batch)
-        return pa.Table.from_batches(found, schema.data if expand else schema.arrow)
+    def to_reader(self, *, expand: bool = False) -> pa.RecordBatchReader:
+        """All rows as a stream that other libraries pull from, such as DuckDB and polars: each batch is read when they
+        ask for it, so memory holds one at a time.
+
+        It is read in other threads than the event loop's (`asyncio.to_thread`), while the loop runs and the snapshot is
+        open, and once. ``expand``: as of `batches`.
+
+        Raises, when a batch is asked for, as `batches`; `InvalidError` in the loop's thread, and if the loop does
+        nothing for 10 s. Libraries may give such an error another type, and keep its text."""
+        batches = iterated(partial(self.batches, expand=expand), "read it in another thread, as with asyncio.to_thread")
+        return pa.RecordBatchReader.from_batches(self.schema(expand=expand), batches)
+
+    def schema(self, *, expand: bool = False) -> pa.Schema:
+        """The columns of `batches`."""
+        schema = self._source.context.schema
+        return schema.data if expand else schema.arrow
 
     async def to_pandas(self, *, expand: bool = False) -> Any:
         """All rows as a pandas frame, which takes pandas to be installed. Raises as `to_arrow`."""
