@@ -129,8 +129,11 @@ def can_shrink(batch: MergedBatch, target: Frontier) -> bool:
     """Whether compacting ``batch`` to ``target`` may join updates of one datum: it has several times, and target has
     come to the last of them for the first time, so that it is rewritten once.
 
-    That is a step behind its upper. Readers who follow a collection stay there, to be able to start again."""
-    return batch.times > 1 and batch.bounds.upper.step_back() <= target and not target <= batch.bounds.since
+    That is a step behind its upper. Readers who follow a collection stay there, to be able to start again. The end of a
+    closed collection says nothing of its last time, so its batch is rewritten whenever target has moved on."""
+    bounds = batch.bounds
+    is_reached = bounds.upper.is_done or bounds.upper.step_back() <= target
+    return batch.times > 1 and is_reached and not target <= bounds.since
 
 
 def exert(area: Area, target: Frontier, before: Exertion | None, rows: int) -> tuple[Exertion | None, Merge | None]:

@@ -96,6 +96,19 @@ async def test_at_rest_the_store_holds_what_is_reachable(lake: KeptLake, appends
     assert not (await controller.round()).changed
 
 
+async def test_a_closed_collection_is_compacted_as_its_readers_move_on(lake: KeptLake) -> None:
+    writer = await lake.writer(Appends.DEFINITE, "a")
+    await writer.append(ROWS, upper=DONE)
+    controller = await lake.controller()
+    for since, times in ((4, 3), (9, 1), (20, 1)):  # b"a" at 0 and 5, b"b" at 3, b"c" at 9
+        await lake.hold("pin", None, since)
+        await controller.settle()
+        [batch] = (await lake.head()).batches
+        assert (batch.bounds.upper, batch.times) == (DONE, times)
+        assert at(await lake.merged(), 30) == at(ROWS, 30)
+    assert not (await controller.settle()).changed
+
+
 async def test_compaction_follows_the_holds_one_version_behind(lake: KeptLake) -> None:
     """C16."""
     await append(lake, Appends.DEFINITE, 0, 10)

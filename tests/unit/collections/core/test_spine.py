@@ -93,8 +93,14 @@ def test_an_idle_collection_comes_to_one_batch_that_is_compacted_once(
 
 
 def test_a_closed_collection_comes_to_rest() -> None:
+    """Nobody knows its last time: it is compacted while it has several, once since has moved on."""
     closed = merged("a", 0, 5, 9, times=3)
-    assert idle_merge(area_of([replace(closed, bounds=replace(closed.bounds, upper=DONE))]), at(99)) is None
+    closed = replace(closed, bounds=replace(closed.bounds, upper=DONE))
+    ready = idle_merge(area_of([closed]), at(99))
+    assert ready is not None
+    assert ready.names == ("a",)
+    assert idle_merge(area_of([replace(closed, bounds=closed.bounds.compacted(at(99)))]), at(99)) is None
+    assert idle_merge(area_of([replace(closed, times=1)]), at(99)) is None
 
 
 def test_empty_batches_bring_fuel_and_take_no_room() -> None:
