@@ -95,7 +95,7 @@ class MergedWriter:
             raise InvalidError(f"{self._name} has no rows: a batch without rows has no object")
         edges = one_batch(self._edges, self._schema.data)
         index = Index(tuple(self._parts), edges)
-        data = encode_index(index)
+        data = await self._offload.run(partial(encode_index, index))
         await self._store.put(str(self._name), data)
         return Stored(index.rows, len(data), crc32c(data), len(self._parts))
 
@@ -167,8 +167,12 @@ class MergedSource:
             named = PartRef(batch.rows, batch.nbytes, batch.crc)
             part = await offload.run(partial(with_sections, data, named, object_name=batch.name))
             return cls(store, schema, batch, offload, (part,), None, data)
-        check_bytes(data, batch.nbytes, batch.crc, object_name=batch.name)
-        index = decode_index(data, schema, object_name=batch.name)
+
+        def decoded() -> Index:
+            check_bytes(data, batch.nbytes, batch.crc, object_name=batch.name)
+            return decode_index(data, schema, object_name=batch.name)
+
+        index = await offload.run(decoded)
         if (index.rows, len(index.parts)) != (batch.rows, batch.parts):
             raise CorruptionError(f"{index.rows} updates in place of {batch.rows}", object_name=batch.name)
         return cls(store, schema, batch, offload, index.parts, index.edges, None)
