@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from slate_async.collections.core.errors import (
         LeaseLostError,
         SinceError,
+        SumError,
         TokenMismatchError,
         UpperMismatchError,
     )
@@ -117,7 +118,8 @@ else:
             "slate_async.codec.header": "ObjectHeader ObjectKind",
             "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
             "slate_async.collections.collection": "Collection",
-            "slate_async.collections.core.errors": "LeaseLostError SinceError TokenMismatchError UpperMismatchError",
+            "slate_async.collections.core.errors": "LeaseLostError SinceError SumError TokenMismatchError"
+            " UpperMismatchError",
             "slate_async.collections.core.frontier": "DONE Frontier",
             "slate_async.collections.info": "CollectionInfo",
             "slate_async.collections.lake": "Lake",
@@ -288,6 +290,7 @@ __all__ = [
     "SstStats",
     "Status",
     "StreamBatch",
+    "SumError",
     "TimeLike",
     "TokenMismatchError",
     "UnavailableError",

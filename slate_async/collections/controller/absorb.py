@@ -107,7 +107,7 @@ class Absorption:
         """What waits, as one batch."""
         context = self._context
         waiting, taken.waiting, taken.nbytes = taken.waiting, [], 0
-        rows = await context.runtime.offload.run(partial(self._sorted, waiting, taken.upper))
+        rows = await context.runtime.offload.run(partial(self._sorted, waiting))
         output = self._output(self._name(bounds), bounds, part_bytes or context.part_bytes)
         for piece in slices_of(rows, SLICE_ROWS):
             await output.add(piece)
@@ -154,13 +154,13 @@ class Absorption:
         context = self._context
         return MergedOutput(context.store, context.schema, name, bounds, context.runtime.offload, part_bytes)
 
-    def _sorted(self, waiting: list[pa.RecordBatch], upper: Frontier) -> pa.RecordBatch:
+    def _sorted(self, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
         """What waits, advanced, sorted and consolidated; it waits no more."""
         schema = self._context.schema
         rows = one_batch(waiting, schema.arrow)
         waiting.clear()
         rows = schema.with_times(rows, self._head.since.advance_by(schema.times(rows)))
-        return consolidate(rows, schema, stored=f"pending batches from {self._head.upper} to {upper}")
+        return consolidate(rows, schema, keep=True)
 
 
 async def delete_scratch(context: ControllerContext, absorbed: Absorbed) -> None:

@@ -3,8 +3,9 @@
 Sorted: `sorted_order` (or the order that rows are in already), boundaries by comparing neighbours, and
 ``np.add.reduceat`` over the differences. Unordered: Arrow's ``group_by``, which is faster than sorting.
 
-Invariant: a sum that does not fit int64 is an error, never wrapped: `InvalidError` for what a user appends,
-`CorruptionError` for what a merge reads, of the object that it names.
+Invariant: a sum that does not fit int64 is never wrapped. It is a `SumError` for users who append or ask for it. Where
+nobody asks, in merges and deltas, it is kept in several updates of one data and time that add up to it: all but the
+last are the extreme of its sign. So nothing is lost, and later updates may bring the sum back.
 
 Source: ``consolidate_updates`` of differential dataflow.
 """
@@ -19,19 +20,19 @@ import pyarrow as pa
 
 from slate_async.codec.arrays import mask_array, number_array, numbers_of
 from slate_async.collections.core import ordering
+from slate_async.collections.core.errors import SumError
+from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.updates import DIFF, Diffs, UpdateSchema, row_text
-from slate_async.errors import CorruptionError, InvalidError
 
 Starts: TypeAlias = npt.NDArray[np.int64]
 
 _LOW = np.int64(2**32 - 1)
 
 
-def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | None = None) -> pa.RecordBatch:
+def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, keep: bool = False) -> pa.RecordBatch:
     """``updates`` sorted and consolidated; the same object if they are so already.
 
-    stored: the object they were read from; a sum that does not fit int64 then is its `CorruptionError`, otherwise an
-    `InvalidError`"""
+    keep: a sum that does not fit int64 stays in several updates; otherwise it is a `SumError`"""
     columns = ordering.key_columns(updates, schema)
     boundaries = ordering.boundaries(columns)
     if boundaries is None:
@@ -43,7 +44,7 @@ def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | 
     starts = np.flatnonzero(boundaries)
     sums, wrong = sum_groups(diffs, starts)
     if wrong is not None:
-        raise _overflowed(updates, int(starts[wrong]), stored)
+        return _in_several(updates, schema, starts, sums, wrong, keep)
     boundaries[starts[sums == 0]] = False
     keys = updates.select(schema.key).filter(mask_array(boundaries))
     return pa.RecordBatch.from_arrays([*keys.columns, number_array(sums[sums != 0])], schema=schema.arrow)
@@ -52,7 +53,7 @@ def consolidate(updates: pa.RecordBatch, schema: UpdateSchema, *, stored: str | 
 def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.Table:
     """``updates`` consolidated, in any order, in batches of any size.
 
-    Raises `InvalidError` for a sum that does not fit int64."""
+    Raises `SumError` for a sum that does not fit int64."""
     diffs: Diffs = numbers_of(updates.column(DIFF))
     if not _surely_fits(diffs):
         return pa.Table.from_batches([consolidate(updates, schema)])
@@ -69,8 +70,8 @@ def consolidate_unordered(updates: pa.RecordBatch, schema: UpdateSchema) -> pa.T
     return pa.Table.from_arrays(list(arrays.values()), schema=schema.arrow)
 
 
-def sum_groups(diffs: Diffs, starts: Starts) -> tuple[Diffs, int | None]:
-    """The sums of the groups of ``diffs`` that begin at ``starts``, and the first group whose sum does not fit int64.
+def sum_groups(diffs: Diffs, starts: Starts) -> tuple[Diffs, Mask | None]:
+    """The sums of the groups of ``diffs`` that begin at ``starts``, and which of them do not fit int64, if any.
 
     Only where the largest difference times the number of rows might not fit, sums are taken of the upper and the lower
     32 bits apart, which is exact for 2**31 rows."""
@@ -80,7 +81,12 @@ def sum_groups(diffs: Diffs, starts: Starts) -> tuple[Diffs, int | None]:
     low = np.add.reduceat(diffs & _LOW, starts)
     high = np.add.reduceat(diffs >> 32, starts) + (low >> 32)
     wrong = (high < -(2**31)) | (high >= 2**31)
-    return sums, int(wrong.argmax()) if wrong.any() else None
+    return sums, wrong if wrong.any() else None
+
+
+def fits(total: int) -> bool:
+    """Whether a difference may be ``total``."""
+    return -(2**63) <= total < 2**63
 
 
 def _surely_fits(diffs: Diffs) -> bool:
@@ -91,6 +97,30 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
-def _overflowed(updates: pa.RecordBatch, row: int, stored: str | None) -> InvalidError | CorruptionError:
-    text = f"the differences of one data and time have a sum that does not fit int64: {row_text(updates, row)} and more"
-    return InvalidError(text) if stored is None else CorruptionError(text, object_name=stored)
+def _in_several(
+    updates: pa.RecordBatch, schema: UpdateSchema, starts: Starts, sums: Diffs, wrong: Mask, keep: bool
+) -> pa.RecordBatch:
+    """As `consolidate`, where the sums of the groups that are ``wrong`` do not fit."""
+    diffs: Diffs = numbers_of(updates.column(DIFF))
+    pieces: dict[int, list[int]] = {}
+    for group in np.flatnonzero(wrong).tolist():
+        end = starts[group + 1] if group + 1 < len(starts) else len(diffs)
+        total = sum(diffs[starts[group] : end].tolist())
+        if not keep:
+            row = row_text(updates.select(schema.key), int(starts[group]))
+            raise SumError(f"a sum of differences does not fit int64: {row} add up to {total}")
+        pieces[group] = _pieces(total)
+    counts = (sums != 0).astype(np.int64)
+    counts[list(pieces)] = [len(several) for several in pieces.values()]
+    kept, places = np.repeat(sums, counts), np.cumsum(counts) - counts
+    for group, several in pieces.items():
+        kept[places[group] : places[group] + len(several)] = several
+    keys = updates.select(schema.key).take(number_array(np.repeat(starts, counts)))
+    return pa.RecordBatch.from_arrays([*keys.columns, number_array(kept)], schema=schema.arrow)
+
+
+def _pieces(total: int) -> list[int]:
+    """Differences that add up to ``total``, as few as there can be, and none 0."""
+    extreme = 2**63 - 1 if total > 0 else -(2**63)
+    count, rest = divmod(total, extreme)
+    return [extreme] * count + ([rest] if rest else [])

@@ -19,6 +19,11 @@ class SinceError(InvalidError):
         self.since = since
 
 
+class SumError(InvalidError):
+    """The differences of one data and time add up to more than int64 holds. Nothing is lost: append updates that bring
+    the sum back, ask for an earlier time, or leave the data out by ``where``."""
+
+
 class LeaseLostError(ConflictError):
     """The lease of a read handle ran out and the handle was revoked. Acquire another one, or read through a critical
     handle, which has no lease."""

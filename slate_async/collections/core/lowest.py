@@ -17,7 +17,6 @@ from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.ordering import Key
 from slate_async.collections.core.slices import one_batch, slices_of
 from slate_async.collections.core.updates import UpdateSchema
-from slate_async.errors import CorruptionError
 
 
 class LowestKeys:
@@ -34,7 +33,7 @@ class LowestKeys:
     def add(self, updates: pa.RecordBatch) -> None:
         """Keep what of ``updates`` is before `end`."""
         if self.end is not None:
-            updates = self._sorted([updates])[0]
+            updates = self._sorted([updates])
             count = ordering.rows_before(ordering.key_columns(updates, self._schema), self.end)
             updates = copied(updates.slice(0, count))
         if updates.num_rows:
@@ -44,14 +43,11 @@ class LowestKeys:
             self._shrink()
 
     def slices(self, rows: int) -> list[pa.RecordBatch]:
-        """What is kept, sorted, in slices of so many rows; equal rows are in one."""
-        if not self._rows:
-            return []
-        updates, is_summed = self._sorted(self._rows)
-        return list(slices_of(updates, rows)) if is_summed else [updates]
+        """What is kept, sorted, in slices of so many rows."""
+        return list(slices_of(self._sorted(self._rows), rows)) if self._rows else []
 
     def _shrink(self) -> None:
-        updates, _ = self._sorted(self._rows)
+        updates = self._sorted(self._rows)
         if updates.nbytes > self._limit // 2:
             columns = ordering.key_columns(updates, self._schema)[: len(self._schema.data)]
             middle = max(1, updates.num_rows * self._limit // (2 * updates.nbytes))
@@ -63,14 +59,9 @@ class LowestKeys:
         self._rows, self.nbytes = [updates], updates.nbytes
         self._full = max(self._limit, 2 * self.nbytes)
 
-    def _sorted(self, pieces: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, bool]:
-        """All of ``pieces`` in order, and whether equal rows were summed: a sum on the way may not fit, where the whole
-        one does."""
-        updates = one_batch(pieces, self._schema.arrow)
-        try:
-            return consolidate(updates, self._schema, stored="pending batches"), True
-        except CorruptionError:
-            return updates.take(ordering.sorted_order(ordering.key_columns(updates, self._schema))), False
+    def _sorted(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """All of ``pieces`` in order, equal rows summed: a sum on the way may not fit, where the whole one does."""
+        return consolidate(one_batch(pieces, self._schema.arrow), self._schema, keep=True)
 
 
 def copied(part: pa.RecordBatch) -> pa.RecordBatch:

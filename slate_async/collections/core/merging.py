@@ -24,22 +24,23 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from slate_async.collections.core import ordering
-from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.consolidate import consolidate, fits
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.ordering import Key
 from slate_async.collections.core.slices import one_batch
-from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.core.updates import DIFF, UpdateSchema
 from slate_async.errors import CorruptionError, InternalError
 
 
 @dataclass(slots=True)
 class _Source:
-    """name: of its object, for errors; rows: those not given out yet; last: the largest key that it gave"""
+    """name: of its object, for errors; rows: those not given out yet; last: the largest key that it gave, with the
+    difference of its last row"""
 
     name: str
     rows: pa.RecordBatch
     columns: list[pa.Array]
-    last: Key | None = None
+    last: tuple[Key, int] | None = None
     ended: bool = False
     at_cut: bool = field(default=True)
     """Whether all rows have one key of the cut's columns."""
@@ -50,9 +51,11 @@ class BoundedMerge:
 
     since: times are advanced to it (rule C1)
     names: of the sources' objects, of which errors speak
+    keep: sums that do not fit int64 stay in several updates; otherwise `take` raises `SumError` for one
     """
 
-    def __init__(self, schema: UpdateSchema, since: Frontier, names: Sequence[str]) -> None:
+    def __init__(self, schema: UpdateSchema, since: Frontier, names: Sequence[str], *, keep: bool = True) -> None:
+        self._keep = keep
         self._schema = schema
         self._since = since
         self._cut_columns = len(schema.data) + 1
@@ -97,7 +100,7 @@ class BoundedMerge:
         self._sources[number].ended = True
 
     def take(self) -> pa.RecordBatch:
-        """All rows before the cut, maybe none, sorted and consolidated."""
+        """All rows before the cut, maybe none, sorted and consolidated. After an error it is of no use."""
         if self.wanted:
             raise InternalError("a merge gives nothing out before the sources that it wants were read")
         cut = self._cut()
@@ -110,24 +113,21 @@ class BoundedMerge:
                 self._shrink_to_cut(source)
         if not complete:
             return self._schema.empty()
-        return consolidate(_joined(complete), self._schema, stored=", ".join(source.name for source in self._sources))
+        return consolidate(_joined(complete), self._schema, keep=self._keep)
 
     def _check_order(self, source: _Source, rows: pa.RecordBatch) -> None:
         columns = ordering.key_columns(rows, self._schema)
-        first = ordering.key_of(columns, 0)
-        if not ordering.is_sorted(columns) or (source.last is not None and first <= source.last):
+        first, diffs = (ordering.key_of(columns, 0), rows.column(DIFF))
+        if not ordering.is_sorted(columns) or not _may_follow(source.last, (first, diffs[0].as_py())):
             raise CorruptionError("rows are not in the order of data and time", object_name=source.name)
-        source.last = ordering.key_of(columns, -1)
+        source.last = ordering.key_of(columns, -1), diffs[-1].as_py()
 
     def _shrink_to_cut(self, source: _Source) -> None:
         """Note whether all rows of ``source`` are of one key of the cut's columns, and consolidate them if so."""
         source.columns = ordering.key_columns(source.rows, self._schema)
         source.at_cut = not source.rows.num_rows or self._cut_key(source, 0) == self._cut_key(source, -1)
         if source.at_cut and source.rows.num_rows > 1:
-            try:
-                source.rows = consolidate(source.rows, self._schema, stored=source.name)
-            except CorruptionError:
-                return  # a sum on the way; the whole one may fit
+            source.rows = consolidate(source.rows, self._schema, keep=True)  # a sum on the way; the whole one may fit
             source.columns = ordering.key_columns(source.rows, self._schema)
 
     def _cut(self) -> Key | None:
@@ -138,16 +138,24 @@ class BoundedMerge:
         return ordering.key_of(source.columns[: self._cut_columns], row % source.rows.num_rows)
 
 
+def _may_follow(last: tuple[Key, int] | None, first: tuple[Key, int]) -> bool:
+    """Whether a row with the key and difference of ``first`` may come after ``last``: one of an equal key is there only
+    because the sum of both does not fit."""
+    return last is None or last[0] < first[0] or (last[0] == first[0] and not fits(last[1] + first[1]))
+
+
 def merge(
     sources: Sequence[Iterable[pa.RecordBatch]],
     schema: UpdateSchema,
     since: Frontier,
     names: Sequence[str] = (),
+    *,
+    keep: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The sorted, consolidated updates of ``sources``, each of which gives sorted slices; times advanced to ``since``.
 
     It never holds more than a slice of each source, what is made of these, and rows of one data and time."""
-    merging = BoundedMerge(schema, since, names or [f"source {number}" for number in range(len(sources))])
+    merging = BoundedMerge(schema, since, names or [f"source {number}" for number in range(len(sources))], keep=keep)
     slices = [iter(source) for source in sources]
     while not merging.is_done:
         for number in merging.wanted:

@@ -144,7 +144,6 @@ class PiecesReader:
         schema = self._context.schema
 
         def run() -> pa.Table:
-            whole = one_batch(rows, schema.arrow)
-            return pa.Table.from_batches([consolidate(whole, schema, stored="updates of a listener")])
+            return pa.Table.from_batches([consolidate(one_batch(rows, schema.arrow), schema, keep=True)])
 
         return await self._context.runtime.offload.run(run)

@@ -22,6 +22,7 @@ from slate_async.collections.core import splitting
 from slate_async.collections.core.answers import expanded
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.core.coverage import Taken
+from slate_async.collections.core.errors import SumError
 from slate_async.collections.core.filtering import Condition
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.merging import BoundedMerge
@@ -103,7 +104,8 @@ class Snapshot:
         expand: the data alone, each row as often as its ``_diff`` says. One that is there a negative number of times is
         an `InvalidError` that names it
 
-        Raises `LeaseLostError`, `ClosedError`, `CorruptionError`, `UnavailableError`; no wrong rows."""
+        Raises `SumError` for a difference that does not fit int64, `LeaseLostError`, `ClosedError`, `CorruptionError`,
+        `UnavailableError`; no wrong rows."""
         schema, offload = self._source.context.schema, self._source.context.runtime.offload
         self._check()
         try:
@@ -229,7 +231,7 @@ class Snapshot:
         context = self._source.context
         names = [*(batch.name for batch in self._batches()), "pending batches"]
         slices = [*(sources.merged_rows(context, source, chosen) for source in opened), _each(pending)]
-        merging = BoundedMerge(context.schema, Frontier([self.as_of]), names)
+        merging = BoundedMerge(context.schema, Frontier([self.as_of]), names, keep=False)
         offload = context.runtime.offload
         while not merging.is_done:
             wanted = merging.wanted
@@ -240,7 +242,10 @@ class Snapshot:
                 else:
                     await offload.run(partial(merging.feed, number, rows))
             if not merging.wanted:
-                given = await offload.run(merging.take)
+                try:
+                    given = await offload.run(merging.take)
+                except SumError as error:
+                    raise SumError(f"a snapshot of {context.name} as of {Frontier([self.as_of])}: {error}") from None
                 if given.num_rows:
                     yield given
 

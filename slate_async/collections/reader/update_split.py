@@ -89,7 +89,7 @@ class UpdateSplit:
         times = schema.times(updates)
         wanted = lower.mask(times) & np.logical_not(self.upper.mask(times))
         updates = updates if wanted.all() else updates.filter(mask_array(wanted))
-        return consolidate(updates, schema, stored="updates of a split") if updates.num_rows else updates
+        return consolidate(updates, schema, keep=True) if updates.num_rows else updates
 
     async def _tables(self, context: ReaderContext, piece: Piece) -> AsyncGenerator[pa.Table, None]:
         tables: AsyncIterator[pa.Table]

@@ -16,11 +16,12 @@ import pyarrow as pa
 from slate_async.codec.arrays import numbers_of
 from slate_async.collections.core import ordering
 from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.consolidate import fits
 from slate_async.collections.core.frontier import Mask
 from slate_async.collections.core.ordering import Key
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.times import Times
-from slate_async.collections.core.updates import DIFF, UpdateSchema, row_text
+from slate_async.collections.core.updates import DIFF, Diffs, UpdateSchema, row_text
 from slate_async.collections.writer.batches import sum_of_diffs
 
 MOST_TIMES = 1 << 20
@@ -42,6 +43,7 @@ class UpdatesCheck:
         self._compacted = compacted
         self._faults: dict[str, list[Any]] = {}
         self._last: Key | None = None
+        self._last_diff = 0
         self._times: npt.NDArray[Any] | None = None
         self.rows = 0
         self.diff_sum = 0
@@ -100,15 +102,16 @@ class UpdatesCheck:
             self._note("rows are not in the order of data and time", f"{updates.num_rows} rows", 1)
             self.skip()
             return
-        self._refuse(updates, ~differ, "two updates of one data and time")
+        self._refuse(updates, ~differ & _fit_with_the_one_before(diffs), "two updates of one data and time")
         first = ordering.key_of(columns, 0)
         data = len(self._schema.data)
         same = self._last is not None and self._last[:data] == first[:data]
-        if self._last is not None and not self._last < first:
+        in_several = self._last == first and not fits(self._last_diff + int(diffs[0]))
+        if self._last is not None and not (self._last < first or in_several):
             self._note("rows are not in the order of data and time", row_text(updates, 0), 1)
         if self.keys is not None:
             self.keys += int(ordering.differences(columns[:data]).sum()) - same
-        self._last = ordering.key_of(columns, updates.num_rows - 1)
+        self._last, self._last_diff = ordering.key_of(columns, updates.num_rows - 1), int(diffs[-1])
 
     @property
     def _outside(self) -> str:
@@ -148,3 +151,13 @@ def may_be_within(times: Times, bounds: Bounds) -> Mask:
             reached &= early <= column
         possible |= reached & ~bounds.upper.mask(earliest)
     return advanced & possible
+
+
+def _fit_with_the_one_before(diffs: Diffs) -> Mask:
+    """bool[n]: whether the sum of a difference and the one before it fits int64; True for the first."""
+    fit = np.ones(len(diffs), np.bool_)
+    before, after = diffs[:-1], diffs[1:]
+    fit[1:] = (before < 0) != (after < 0)
+    same = np.flatnonzero(~fit)
+    fit[same] = (diffs[same - 1] + diffs[same] < 0) == (diffs[same] < 0)
+    return fit

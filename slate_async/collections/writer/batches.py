@@ -7,6 +7,7 @@ Rule C4 of collections.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,11 +77,19 @@ def checked(updates: UpdatesLike, schema: UpdateSchema, bounds: Bounds) -> pa.Re
 def check_values(batch: pa.RecordBatch, schema: UpdateSchema, bounds: Bounds) -> None:
     """Raise as `checked` for times and sums of ``batch``, whose columns are those of ``schema``."""
     check_within(batch, schema, bounds)
-    diffs = numbers_of(batch.column(DIFF))
-    if len(diffs):
-        least, largest = extremes(diffs)
-        if max(largest, -least) * len(diffs) >= 2**63:
-            consolidate(batch, schema)  # raises if the sum of one data and time does not fit
+    if not surely_fit([batch]):
+        consolidate(batch, schema)
+
+
+def surely_fit(updates: Iterable[pa.RecordBatch]) -> bool:
+    """Whether no sum of differences can be beyond int64, whatever the data are."""
+    most = 0
+    for batch in updates:
+        diffs = numbers_of(batch.column(DIFF))
+        if len(diffs):
+            least, largest = extremes(diffs)
+            most += max(largest, -least) * len(diffs)
+    return most < 2**63
 
 
 def cut(updates: pa.RecordBatch, schema: UpdateSchema, coverage: Frontier) -> pa.RecordBatch:

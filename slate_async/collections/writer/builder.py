@@ -22,12 +22,13 @@ from slate_async.codec.arrays import is_larger
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import MAX_PARTS, PartRef
 from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.slices import one_batch, slices_within
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
-from slate_async.collections.writer.batches import Batch, checked, cut, sum_of_diffs
+from slate_async.collections.writer.batches import Batch, checked, cut, sum_of_diffs, surely_fit
 from slate_async.collections.writer.puts import Puts, WriterContext
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.runtime.supervisor import Supervisor
@@ -82,6 +83,7 @@ class PartsWriter:
         """The batch, all of whose parts are put; it is in once it is put itself. One part by itself stays ``inline``,
         if it may."""
         if self._begun == 0 and inline:
+            await self._check_sums()
             return self._batch(one_batch(self._waiting, self._context.schema.arrow), ())
         if self._waiting:
             await self._send()
@@ -96,6 +98,13 @@ class PartsWriter:
         batch = checked(updates, self._context.schema, self._given)
         return batch if self._known <= self._given.lower else cut(batch, self._context.schema, self._known)
 
+    async def _check_sums(self) -> None:
+        """Raise `SumError` for a sum of what waits that does not fit. Each piece by itself was checked."""
+        if len(self._waiting) > 1 and not surely_fit(self._waiting):
+            schema = self._context.schema
+            together = one_batch(self._waiting, schema.arrow)
+            await self._context.runtime.offload.run(lambda: consolidate(together, schema))
+
     async def _send(self) -> None:
         """Begin to put what waits as the next part."""
         while len(self._sending) >= PARALLEL_PARTS:
@@ -107,6 +116,7 @@ class PartsWriter:
             size = self._context.part_bytes
             raise InvalidError(f"a batch has at most {MAX_PARTS} parts of {size} bytes", outcome="not_applied")
         updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow)
+        await self._check_sums()
         description = Description(
             self._bounds.lower,
             self._bounds.upper,

@@ -118,7 +118,8 @@ class Writer(LoopHandle):
         """A batch of any size in bounded memory: ``async with writer.batch(lower, upper=120) as batch``, then
         ``await batch.add(updates)`` any number of times. It is appended, as a whole, when the block ends.
 
-        Sums of differences are checked within each call of ``add`` only. Raises as `append`."""
+        Sums of differences are checked within each part of ``part_bytes``. Where those of several do not fit int64, all
+        is kept, and a snapshot raises `SumError`. Raises as `append`."""
 
         def begin() -> PartsWriter:
             return self._parts(lower, upper)

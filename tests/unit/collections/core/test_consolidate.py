@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from slate_async.collections.core.consolidate import consolidate, consolidate_unordered, sum_groups
+from slate_async.collections.core.errors import SumError
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
-from slate_async.errors import CorruptionError, InvalidError
 
 BYTES = UpdateSchema.of_bytes(TimeKind.U64)
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
@@ -115,12 +116,29 @@ def test_every_nan_is_a_value_of_its_own() -> None:
 @pytest.mark.parametrize("diffs", [[LARGEST, 1], [SMALLEST, -1], [LARGEST] * 5, [2**62, 2**62, 2**62, 2**62]])
 def test_a_sum_beyond_int64_is_an_error_that_names_the_row(diffs: list[int]) -> None:
     updates = BYTES.batch([(b"first", 3, 1), *((b"second", 4, diff) for diff in diffs)])
-    with pytest.raises(InvalidError, match="does not fit int64: data=b'second', _time=4"):
-        consolidate(updates, BYTES)
-    with pytest.raises(InvalidError, match="does not fit int64: data=b'second', _time=4"):
-        consolidate_unordered(updates, BYTES)
-    with pytest.raises(CorruptionError, match=r"batch_7 at byte 0: .* does not fit int64"):
-        consolidate(updates, BYTES, stored="batch_7")
+    for work in (consolidate, consolidate_unordered):
+        with pytest.raises(SumError, match=f"does not fit int64: data=b'second', _time=4 add up to {sum(diffs)}"):
+            work(updates, BYTES)
+
+
+@pytest.mark.parametrize("diffs", [[LARGEST, 1], [SMALLEST, -1], [LARGEST] * 5, [LARGEST] * 2 + [-5], [SMALLEST] * 3])
+def test_a_sum_beyond_int64_may_be_kept_in_several_updates(diffs: list[int]) -> None:
+    rows = [(b"first", 3, 1), *((b"second", 4, diff) for diff in diffs), (b"third", 4, 0), (b"z", 9, 7)]
+    kept = consolidate(BYTES.batch(rows), BYTES, keep=True)
+    assert kept.schema == BYTES.arrow
+    assert (kept.column("data")[0].as_py(), kept.column("data")[-1].as_py()) == (b"first", b"z")
+    several = kept.filter(pc.equal(kept.column("data"), b"second"))
+    assert sum(several.column("_diff").to_pylist()) == sum(diffs)
+    assert 2 <= several.num_rows <= len(diffs)
+    assert several.column("_time").to_pylist() == [4] * several.num_rows
+    extreme = LARGEST if sum(diffs) > 0 else SMALLEST
+    assert several.column("_diff").to_pylist()[:-1] == [extreme] * (several.num_rows - 1)
+    assert consolidate(kept, BYTES, keep=True).equals(kept)
+    back = BYTES.batch([(b"second", 4, -diff) for diff in diffs if diff != SMALLEST])
+    rest = sum(diff for diff in diffs if diff == SMALLEST)
+    if rest == 0:
+        table = pa.Table.from_batches([kept, back]).combine_chunks().to_batches()[0]
+        assert consolidate(table, BYTES).equals(BYTES.batch([(b"first", 3, 1), (b"z", 9, 7)]))
 
 
 @pytest.mark.parametrize("diffs", [[LARGEST, 1, -1], [SMALLEST, LARGEST, 1], [SMALLEST], [LARGEST, -LARGEST, 5]])
@@ -133,7 +151,8 @@ def test_a_sum_that_fits_is_exact_whatever_it_passes_on_the_way(diffs: list[int]
 
 def test_sums_of_groups() -> None:
     sums, wrong = sum_groups(np.array([1, 2, LARGEST, LARGEST, 3], np.int64), np.array([0, 2, 4]))
-    assert (sums[0], sums[2], wrong) == (3, 3, 1)
+    assert wrong is not None
+    assert (sums[0], sums[2], wrong.tolist()) == (3, 3, [False, True, False])
     assert sum_groups(np.array([SMALLEST], np.int64), np.array([0]))[1] is None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from slate_async.collections.core.errors import SumError
 from slate_async.collections.core.frontier import DONE, Frontier
 from slate_async.collections.core.merging import BoundedMerge, merge
 from slate_async.collections.core.slices import slices_of
@@ -71,11 +72,16 @@ def test_a_source_out_of_order_is_damaged(slices: list[Any]) -> None:
         list(merge([map(U64.batch, slices)], U64, ZERO, ["batch_7"]))
 
 
-def test_a_sum_that_leaves_int64_names_the_sources() -> None:
+def test_a_sum_that_leaves_int64_is_kept_or_refused() -> None:
     sources = [[U64.batch([(b"a", 1, 2**63 - 1)])], [U64.batch([(b"a", 2, 1)])]]
-    with pytest.raises(CorruptionError, match=r"batch_1, batch_2 at byte 0: .* does not fit int64: data=b'a', _time=5"):
-        list(merge(sources, U64, Frontier([(5,)]), ["batch_1", "batch_2"]))
-    assert len(list(merge(sources, U64, ZERO))) == 1
+    with pytest.raises(SumError, match="does not fit int64: data=b'a', _time=5 add up to 9223372036854775808"):
+        list(merge(sources, U64, Frontier([(5,)]), keep=False))
+    assert len(list(merge(sources, U64, ZERO, keep=False))) == 1
+    [kept] = merge(sources, U64, Frontier([(5,)]))
+    assert rows(kept) == [(b"a", 5, 2**63 - 1), (b"a", 5, 1)]
+    apart = [[kept.slice(0, 1), kept.slice(1)], [U64.batch([(b"a", 7, -2)])]]
+    [merged] = merge(apart, U64, Frontier([(9,)]), keep=False)
+    assert rows(merged) == [(b"a", 9, 2**63 - 2)]
 
 
 def test_sums_that_leave_int64_on_the_way_only_are_right_in_the_end() -> None:
