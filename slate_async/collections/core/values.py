@@ -22,7 +22,7 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
     """``values`` as a column of the type of ``field``. Raises `InvalidError`, which names the row, for a value that the
     column cannot hold as it is, and for a null that it may not have."""
     try:
-        array = pa.array(values, field.type)
+        array = pa.array([_half(value) for value in values] if pa.types.is_float16(field.type) else values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         for row, value in enumerate(values):
             _converted(value, field, f"row {row}: ")
@@ -45,9 +45,15 @@ def scalar_of(value: Any, field: pa.Field) -> pa.Scalar:
 
 def _converted(value: Any, field: pa.Field, where: str = "") -> pa.Scalar:
     try:
-        return pa.scalar(value, field.type)
+        return pa.scalar(_half(value) if pa.types.is_float16(field.type) else value, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidError(f"{where}{_text(value, field)}: {error}") from error
+
+
+def _half(value: Any) -> Any:
+    """Some releases of Arrow take no other number for a half float."""
+    with np.errstate(over="ignore"):  # what is too large is refused later
+        return np.float16(value) if type(value) in (int, float) else value
 
 
 def _text(value: Any, field: pa.Field) -> str:

@@ -68,7 +68,8 @@ def test_a_value_that_would_be_cut_off_is_refused(kind: pa.DataType, value: Any,
 )
 def test_other_values_are_taken(kind: pa.DataType, value: Any) -> None:
     field = pa.field("x", kind)
-    assert array_of([value, None], field).equals(pa.array([value, None], kind)) or value != value
+    made = np.float16(value) if kind == pa.float16() else value  # which older releases of Arrow want
+    assert array_of([value, None], field).equals(pa.array([made, None], kind)) or value != value
     assert scalar_of(value, field).type == kind
 
 
