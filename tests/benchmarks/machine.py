@@ -64,6 +64,7 @@ async def watched_process() -> AsyncIterator[list[float]]:
     ours, its = Pipe()
     process = get_context("spawn").Process(target=_watch_until_told, args=(its,))
     process.start()
+    its.close()  # so that nobody waits for a process that has ended
     try:
         await asyncio.to_thread(ours.recv)  # it has begun
         yield found

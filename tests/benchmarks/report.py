@@ -16,6 +16,7 @@ from tests.benchmarks.machine import RESULTS, about, write_results
 from tests.benchmarks.plots import plot_family
 from tests.benchmarks.rounds import Plan, Samples
 
+MOST_COLUMNS = 6
 PACKAGES = ("slatedb", "rocksdict", "lmdb", "numpy", "pyarrow")
 
 
@@ -34,18 +35,36 @@ def show_figures(console: Console, family: Family, samples: Samples, plan: Plan)
     machine = about()
     took = f"medians of {plan.rounds} paired rounds, {plan.clock} time"
     where = f"Python {machine['python']}, {machine['cores']} cores, load {machine['load']:.1f}"
+    names = subjects(samples)
+    fill = _columns if len(names) <= MOST_COLUMNS else _lines
     table = Table(title=f"{family.title}: {took}; {where}", caption="in brackets: ours / theirs, the median ratio")
     table.add_column("measure")
     table.add_column("unit")
-    names = subjects(samples)
+    fill(table, samples, names)
+    console.print(table)
+    for note in family.notes:
+        console.print(f"  {note}", style="dim", highlight=False)
+
+
+def _columns(table: Table, samples: Samples, names: list[str]) -> None:
+    """A column for each subject."""
     for name in names:
         table.add_column(name, justify="right")
     for measure, found in samples.found.items():
         cells = [_cell(samples, measure, name) if name in found else "" for name in names]
         table.add_row(measure, samples.units[measure], *cells)
-    console.print(table)
-    for note in family.notes:
-        console.print(f"  {note}", style="dim", highlight=False)
+
+
+def _lines(table: Table, samples: Samples, names: list[str]) -> None:
+    """A line for each peer, of which every measure has few."""
+    for heading in (OURS, "beside it", ""):
+        table.add_column(heading, justify="left" if heading == "beside it" else "right")
+    for measure, found in samples.found.items():
+        ours = [_cell(samples, measure, OURS)] if OURS in found else [""]
+        peers = [[name, _cell(samples, measure, name)] for name in names if name in found and name != OURS]
+        table.add_row(measure, samples.units[measure], *ours, *(peers[0] if peers else ("", "")))
+        for peer in peers[1:]:
+            table.add_row("", "", "", *peer)
 
 
 def _cell(samples: Samples, measure: str, subject: str) -> str:

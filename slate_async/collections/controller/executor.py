@@ -22,6 +22,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.merging import BoundedMerge
 from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.merged import PART_BYTES, MergedSource
 from slate_async.objectstore.protocol import ObjectStore
@@ -85,7 +86,7 @@ class LocalExecutor:
             while not merging.is_done:
                 wanted = merging.wanted
                 read = await gather([_next(slices[number]) for number in wanted])
-                given = await offload.run(_Step(merging, wanted, read, schema.empty()))
+                given = await offload.run(_Step(merging, wanted, read, schema.arrow))
                 await output.add(given)
                 await asyncio.sleep(0)
         return await output.finish()
@@ -98,16 +99,15 @@ class _Step:
     merging: BoundedMerge
     wanted: Sequence[int]
     read: Sequence[pa.Table | None]
-    empty: pa.RecordBatch
+    schema: pa.Schema
 
     def __call__(self) -> pa.RecordBatch:
-        for number, table in zip(self.wanted, self.read, strict=True):
-            if table is None:
-                self.merging.end(number)
-            else:
-                for rows in table.combine_chunks().to_batches():
-                    self.merging.feed(number, rows)
-        return self.empty if self.merging.wanted else self.merging.take()
+        return self.merging.step(
+            (number, self._rows(table)) for number, table in zip(self.wanted, self.read, strict=True)
+        )
+
+    def _rows(self, table: pa.Table | None) -> pa.RecordBatch | None:
+        return None if table is None else one_batch(table, self.schema)
 
 
 async def _slices(

@@ -115,6 +115,17 @@ class BoundedMerge:
             return self._schema.empty()
         return consolidate(_joined(complete), self._schema, keep=self._keep)
 
+    def step(self, read: Iterable[tuple[int, pa.RecordBatch | None]]) -> pa.RecordBatch:
+        """`feed` what was ``read`` of each source, or `end` it, and `take` what can be taken then; for a worker thread.
+
+        Raises as these."""
+        for number, rows in read:
+            if rows is None:
+                self.end(number)
+            else:
+                self.feed(number, rows)
+        return self._schema.empty() if self.wanted else self.take()
+
     def _check_order(self, source: _Source, rows: pa.RecordBatch) -> None:
         columns = ordering.key_columns(rows, self._schema)
         first, diffs = (ordering.key_of(columns, 0), rows.column(DIFF))

@@ -234,20 +234,13 @@ class Snapshot:
         merging = BoundedMerge(context.schema, Frontier([self.as_of]), names, keep=False)
         offload = context.runtime.offload
         while not merging.is_done:
-            wanted = merging.wanted
-            for number in wanted:
-                rows = await anext(slices[number], None)
-                if rows is None:
-                    merging.end(number)
-                else:
-                    await offload.run(partial(merging.feed, number, rows))
-            if not merging.wanted:
-                try:
-                    given = await offload.run(merging.take)
-                except SumError as error:
-                    raise SumError(f"a snapshot of {context.name} as of {Frontier([self.as_of])}: {error}") from None
-                if given.num_rows:
-                    yield given
+            read = [(number, await anext(slices[number], None)) for number in merging.wanted]
+            try:
+                given = await offload.run(partial(merging.step, read))
+            except SumError as error:
+                raise SumError(f"a snapshot of {context.name} as of {Frontier([self.as_of])}: {error}") from None
+            if given.num_rows:
+                yield given
 
 
 async def _each(slices: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:

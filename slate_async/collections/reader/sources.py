@@ -100,8 +100,8 @@ async def merged_rows(context: ReaderContext, source: MergedSource, chosen: Sele
             continue
         file = await context.answered("a read of a footer", partial(source.file, part))
         for groups in await context.runtime.offload.run(partial(_wanted_groups, file, chosen)):
-            async for table in source.read(part, groups):
-                yield await context.runtime.offload.run(partial(chosen.of_sorted, table))
+            async for rows in source.read_as(chosen.of_sorted, part, groups):
+                yield rows
 
 
 async def lowest_pending(

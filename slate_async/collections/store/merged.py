@@ -11,10 +11,10 @@ Rules C15 and C23 of collections.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Offload
 
+T = TypeVar("T")
 PART_BYTES = 32 << 20
 """A part ends with the row group that takes it there."""
 FETCH_BYTES = 8 << 20
@@ -191,6 +192,17 @@ class MergedSource:
         """The updates of a part, one row group after another: of all ``groups``, which follow one another.
 
         Raises as `open`."""
+        async for table in self.read_as(_as_it_is, part, groups, columns):
+            yield table
+
+    async def read_as(
+        self,
+        make: Callable[[pa.Table], T],
+        part: int,
+        groups: range | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> AsyncIterator[T]:
+        """As `read`, what ``make`` gives of each row group, in the worker thread that decodes it."""
         file = await self.file(part)
         wanted = range(len(file.groups)) if groups is None else groups
         while wanted:
@@ -200,7 +212,7 @@ class MergedSource:
             for group in wanted[:count]:
                 place = file.span(group)
                 piece = data[place.start - first : place.stop - first]
-                yield await self._offload.run(partial(file.read, group, piece, columns))
+                yield await self._offload.run(partial(_decoded, make, file, group, piece, columns))
             wanted = wanted[count:]
 
     async def updates(self) -> AsyncIterator[pa.Table]:
@@ -227,6 +239,16 @@ class MergedSource:
         if self._whole is not None:
             return self._whole[place]
         return memoryview(await read_span(self._store, self.key(part), place))
+
+
+def _as_it_is(table: pa.Table) -> pa.Table:
+    return table
+
+
+def _decoded(
+    make: Callable[[pa.Table], T], file: MergedFile, group: int, data: memoryview, columns: Sequence[str] | None
+) -> T:
+    return make(file.read(group, data, columns))
 
 
 async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFile]:

@@ -32,7 +32,8 @@ MEMORY = "memory of the merge"
 SORT, GROUP, WHOLE = "take(sort_indices)", "group_by", "read, concat, sort, write"
 GROUP_AND_DROP = "group_by, zeros dropped"
 ATTEMPTS = 5
-"""Pairs of a round: each takes a fraction of a second."""
+"""Pairs of a round, in any order: each takes a fraction of a second, and pays for the memory that the one before it
+has given back."""
 SCHEMA = UpdateSchema.of_bytes(TimeKind.U64)
 KEYS = [(name, "ascending") for name in SCHEMA.key]
 ROW_GROUP = 64 * 1024
@@ -78,11 +79,11 @@ def consolidation(turn: Turn) -> None:
         (IN_ORDER, OURS, lambda: consolidate(in_order, SCHEMA)),
         (IN_ORDER, GROUP, lambda: by_grouping(in_order)),
     ]
-    for _ in range(ATTEMPTS):
-        for measure, subject, work in turn.in_order(measured):
+    for attempt in range(ATTEMPTS):
+        for number in np.random.default_rng([turn.number, attempt]).permutation(len(measured)):
+            measure, subject, work = measured[number]
             with turn.timed(measure, subject, len(batch)):
                 work()
-        measured.append(measured.pop(0))
 
 
 def slices(path: Path) -> Iterator[pa.RecordBatch]:
