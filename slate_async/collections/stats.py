@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from slate_async.collections.codec.version import encode_version
 from slate_async.collections.core.area import Area, level_of
+from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import TimeKind
 
 Metrics = dict[str, int | float]
@@ -36,11 +37,12 @@ class AppendStats:
 
 @dataclass(slots=True)
 class ReadStats:
-    """Of one read handle and its listeners."""
+    """Of one read handle and its listeners. ``seconds``: in which deltas were read, without waits for them."""
 
     snapshots: int = 0
     deltas: int = 0
     rows: int = 0
+    seconds: float = 0.0
 
     def metrics(self) -> Metrics:
         """By name."""
@@ -48,6 +50,7 @@ class ReadStats:
             "collections.read.snapshots": self.snapshots,
             "collections.listen.deltas": self.deltas,
             "collections.listen.rows": self.rows,
+            "collections.listen.seconds": self.seconds,
         }
 
 
@@ -60,13 +63,13 @@ def area_metrics(area: Area) -> Metrics:
         "collections.spine.levels": len({level_of(batch.rows) for batch in area.batches}),
         "collections.spine.rows": area.rows,
         "collections.spine.fuel": sum(fuel.rows for fuel in area.fuel),
-        "collections.since_lag": _lag(area),
+        "collections.since_lag": times_between(area.since, area.upper),
     }
 
 
-def _lag(area: Area) -> int:
-    """How many times it tells apart; 0 for pairs, which are not counted, and when all is done."""
-    ends = (area.upper.elements, area.since.elements)
+def times_between(first: Frontier, last: Frontier) -> int:
+    """How many times lie between; 0 for pairs, which are not counted, and when all is done."""
+    ends = (last.elements, first.elements)
     if any(len(elements) != 1 or len(elements[0]) != TimeKind.U64.coordinates for elements in ends):
         return 0
     return max(0, ends[0][0][0] - ends[1][0][0])

@@ -59,7 +59,8 @@ async def collect(
     complete = len(pending) + len(merged) == len(dead_pending) + len(dead_merged)
     merged_by_now = replace(picture, cut_off=picture.head.upper).dead_pending(files)
     kept = sum(1 for _ in merged_by_now) - len(dead_pending)
-    done = Collected(len(pending), len(merged), 0, kept, complete)
+    nbytes = sum(found.nbytes for found in (*pending, *merged))
+    done = Collected(len(pending), len(merged), 0, kept, complete, nbytes=nbytes)
     if not dry_run:
         await _delete(context, pending, context.pending.delete)
         await _delete(context, merged, context.store.delete)
@@ -129,7 +130,7 @@ async def _list_pending(context: ControllerContext) -> list[PendingFile]:
             if described is None:
                 continue
             lower, upper = described.lower, None if upper is None else described.upper
-        found.append(PendingFile(listed.key, lower, upper))
+        found.append(PendingFile(listed.key, lower, upper, listed.nbytes))
     return found
 
 

@@ -115,6 +115,8 @@ class Controller(LoopHandle):
             "collections.controller.rows_in": merges.rows_in,
             "collections.controller.rows_out": merges.rows_out,
             "collections.gc.objects": rounds.deleted_objects,
+            "collections.gc.bytes": rounds.deleted_bytes,
+            "collections.holds": self._rounds.standing,
             **({} if head is None else area_metrics(head)),
         }
 

@@ -53,7 +53,8 @@ class Collected:
     """What one collection of garbage deleted; of a dry run: what it would delete.
 
     complete: whether that was all there is; not if it was too much for one round, or if another controller collects
-    garbage: each object with its reason, of a dry run"""
+    garbage: each object with its reason, of a dry run
+    nbytes: of pending and merged objects"""
 
     pending: int = 0
     merged: int = 0
@@ -61,6 +62,7 @@ class Collected:
     kept_pending: int = 0
     complete: bool = True
     garbage: tuple[Garbage, ...] = ()
+    nbytes: int = 0
 
     @property
     def objects(self) -> int:

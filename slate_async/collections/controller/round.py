@@ -46,6 +46,7 @@ class Counts:
     batches: int = 0
     revoked: int = 0
     deleted_objects: int = 0
+    deleted_bytes: int = 0
 
 
 class Rounds:
@@ -64,6 +65,11 @@ class Rounds:
         self._may_end = False  # as target, by the same look
         self.target: Frontier | None = None
         self.counts = Counts()
+
+    @property
+    def standing(self) -> int:
+        """How many holds stood at the last look."""
+        return 0 if self._looked is None else len(self._looked.standing)
 
     async def round(
         self, *, batches: list[PendingBatch] | None = None, collecting: bool = True, dry_run: bool = False
@@ -179,6 +185,7 @@ class Rounds:
             counts.batches += 1
         if collected is not None and not dry_run:
             counts.deleted_objects += collected.objects
+            counts.deleted_bytes += collected.nbytes
 
     def _report(
         self,

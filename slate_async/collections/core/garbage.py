@@ -28,6 +28,7 @@ class MergedFile:
     key: str
     batch: str
     epoch: int
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class PendingFile:
     key: str
     lower: Frontier
     upper: Frontier | None
+    nbytes: int = 0
 
 
 class Why(Enum):
@@ -53,10 +55,11 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object to delete."""
+    """An object to delete. ``nbytes``: its size, 0 if that is not known."""
 
     key: str
     why: Why
+    nbytes: int = 0
 
 
 def lowest_needed(published: Area, held: Iterable[int]) -> int:
@@ -131,7 +134,7 @@ class Picture:
         for file in files:
             why = self._why_dead(file)
             if why is not None:
-                yield Garbage(file.key, why)
+                yield Garbage(file.key, why, file.nbytes)
 
     def _why_dead(self, file: PendingFile) -> Why | None:
         if file.upper is None:
@@ -144,7 +147,7 @@ class Picture:
         for file in self.listed.files:
             if file.batch in self.active or is_in_flight(file, self.listed.in_flight) or is_later(file, epoch):
                 continue
-            yield Garbage(file.key, Why.UNREACHABLE)
+            yield Garbage(file.key, Why.UNREACHABLE, file.nbytes)
 
     def old_versions(self, stored: Iterable[tuple[int, str]]) -> Iterator[Garbage]:
         """C27: versions below the lowest needed one, oldest first; ``stored``: number and key. They go last."""

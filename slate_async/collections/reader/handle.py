@@ -196,7 +196,12 @@ class ReadHandle(LoopHandle):
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since it was opened, its listeners' included, and what is in the version in use, by dotted name."""
-        return {**self._context.stats.metrics(), **area_metrics(self._area)}
+        behind = max((listener.lag_times for listener in self._listeners if listener.is_open), default=0)
+        return {
+            **self._context.stats.metrics(),
+            "collections.listen.lag_times": behind,
+            **area_metrics(self._area),
+        }
 
     async def expire(self) -> None:
         """Give everything up and close. Idempotent. May be cancelled: it goes on, and another call waits for it.

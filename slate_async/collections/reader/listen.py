@@ -37,6 +37,7 @@ from slate_async.collections.reader.pieces import Piece, PiecesReader, merged_pi
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.snapshot import Snapshot
+from slate_async.collections.stats import times_between
 from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
@@ -127,6 +128,11 @@ class Listener:
         self.close()
 
     @property
+    def lag_times(self) -> int:
+        """How many u64 times are known to be in the collection and were not given yet."""
+        return times_between(self._upper, self._walked.join(self._source.newest().upper))
+
+    @property
     def is_open(self) -> bool:
         """Whether more may be asked of it."""
         return not self._closed
@@ -154,6 +160,7 @@ class Listener:
             noted, looked_ms = context.pokes.count, context.now_ms()
             self.move(self._source.newest())
             self._looking = True
+            began_ms = context.now_ms()
             try:
                 delta = await self._step()
             except ObjectNotFoundError as error:
@@ -161,6 +168,7 @@ class Listener:
             finally:
                 self._looking = False
             if delta is not None:
+                context.stats.seconds += (context.now_ms() - began_ms) / 1000
                 return delta
             await context.pause_for_updates(noted, looked_ms)
 

@@ -257,7 +257,7 @@ async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFi
     async for info in store.list(names.MERGED_BATCHES):
         name = names.parse_merged(info.key, schema.kind)
         if name is not None:
-            found.append(ListedFile(info.key, str(replace(name, part=None)), name.epoch))
+            found.append(ListedFile(info.key, str(replace(name, part=None)), name.epoch, info.size))
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,16 +15,15 @@ from slate_async.collections.codec.merged_read import decode_merged
 from slate_async.collections.codec.statistics import group_ranges
 from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.filtering import conditions_of, filtered, may_pass
-from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.merging import merge
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
+from tests.property.collections.strategies import KINDS, frontiers, times
 
-SCHEMA = UpdateSchema(TimeKind.U64, pa.schema([("n", pa.int16()), ("x", pa.float64()), ("s", pa.string())]))
+COLUMNS = pa.schema([("n", pa.int16()), ("x", pa.float64()), ("s", pa.string())])
 NUMBERS, TEXTS = st.integers(-3, 3), st.sampled_from(["", "a", "ab", "é"])
 FLOATS = st.sampled_from([-0.0, 0.0, 1.5, -1.5, float("inf"), float("nan")])
 DATA = st.tuples(st.none() | NUMBERS, st.none() | FLOATS, st.none() | TEXTS)
-ROWS = st.lists(st.tuples(DATA, st.integers(0, 3), st.sampled_from([-1, 1, 2])), max_size=24)
 VALUES: dict[str, st.SearchStrategy[Any]] = {"n": NUMBERS, "x": FLOATS, "s": TEXTS}
 
 
@@ -36,25 +36,30 @@ def conditions(draw: st.DrawFn) -> Any:
     return (column, sign, draw(st.lists(VALUES[column], max_size=3) if sign == "in" else VALUES[column]))
 
 
-@given(ROWS, st.lists(conditions(), max_size=3), st.integers(1, 6))
-def test_skipping_row_groups_and_filtering_first_change_nothing(rows: list[Any], given_: list[Any], size: int) -> None:
-    passing = conditions_of(given_, SCHEMA)
-    batch = consolidate(SCHEMA.batch(rows), SCHEMA)
-    groups = [encode_merged(batch.slice(at, size), SCHEMA) for at in range(0, batch.num_rows, size)]
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data(), st.lists(conditions(), max_size=3), st.integers(1, 6))
+def test_skipping_row_groups_and_filtering_first_change_nothing(
+    kind: TimeKind, data: st.DataObject, given_: list[Any], size: int
+) -> None:
+    schema = UpdateSchema(kind, COLUMNS)
+    rows = data.draw(st.lists(st.tuples(DATA, times(kind), st.sampled_from([-1, 1, 2])), max_size=24))
+    since = data.draw(frontiers(kind, done=False))
+    passing = conditions_of(given_, schema)
+    batch = consolidate(schema.batch(rows), schema)
+    groups = [encode_merged(batch.slice(at, size), schema) for at in range(0, batch.num_rows, size)]
     read = []
     for group in groups:
-        known = group_ranges(pq.read_metadata(pa.BufferReader(group.data)), 0, SCHEMA, set(VALUES))
-        table = decode_merged(group.data, group.part, SCHEMA, object_name="group")
+        known = group_ranges(pq.read_metadata(pa.BufferReader(group.data)), 0, schema, set(VALUES))
+        table = decode_merged(group.data, group.part, schema, object_name="group")
         kept = [filtered(piece, passing) for piece in table.to_batches()]
         if may_pass(passing, known):
             read += kept
         else:
             assert not any(piece.num_rows for piece in kept)
-    since = Frontier([(3,)])
-    merged = pa.Table.from_batches(merge([read], SCHEMA, since), SCHEMA.arrow)
-    everything = pa.Table.from_batches(merge([[batch]], SCHEMA, since), SCHEMA.arrow)
+    merged = pa.Table.from_batches(merge([read], schema, since), schema.arrow)
+    everything = pa.Table.from_batches(merge([[batch]], schema, since), schema.arrow)
     expected = [filtered(piece, passing) for piece in everything.to_batches()]
-    assert _bits(merged) == _bits(pa.Table.from_batches(expected, SCHEMA.arrow))
+    assert _bits(merged) == _bits(pa.Table.from_batches(expected, schema.arrow))
 
 
 def _bits(table: pa.Table) -> list[str]:

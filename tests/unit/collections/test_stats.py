@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -42,13 +43,32 @@ async def test_handles_count_what_they_did() -> None:
                 read = reader.metrics()
             assert (read["collections.listen.deltas"], read["collections.read.snapshots"]) == (1, 1)
             assert read["collections.listen.rows"] == rows
+            assert read["collections.listen.lag_times"] == 0
+            spent = read["collections.listen.seconds"]
+            assert spent > 0
+            pending = sum(shard.nbytes for shard in (await orders.inspect()).shards)
             await controller.settle()
+            assert controller.metrics()["collections.holds"] == 1
+            waiting = asyncio.create_task(anext(listener))
+            await asyncio.sleep(0.05)  # which is no time in which a delta is read
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert reader.metrics()["collections.listen.seconds"] == spent
             kept = controller.metrics()
             assert (kept["collections.controller.epoch"], kept["collections.controller.absorbed"]) == (1, 2)
             assert kept["collections.spine.batches"] == 1
             assert kept["collections.since_lag"] == 4
+            async with orders.reader() as late:
+                behind = late.listen(as_of=0)
+                assert late.metrics()["collections.listen.lag_times"] == 3
+                await anext(behind)
+                assert late.metrics()["collections.listen.lag_times"] == 0
             assert lake.metrics()["collections.handles"] == 3
             assert lake.metrics()["store.requests.put_if"] > 4
+            await reader.expire()
+            await controller.settle()
+            kept = controller.metrics()
+            assert (kept["collections.holds"], kept["collections.gc.bytes"]) == (0, pending)
 
 
 async def test_repeated_puts_are_counted(store: StoreInHand) -> None:
