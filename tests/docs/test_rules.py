@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.public import public_names
-from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
-from tests.simulation.test_rules import ALL_SWITCHES
+from tests.simulation.catalogue import ALL_SWITCHES, ENGINE_SWITCHES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "design" / "protocol-rules.md").read_text(encoding="utf-8")
@@ -57,8 +56,8 @@ def test_rules_1_to_31_are_stated_each_in_full() -> None:
 
 
 def test_each_switch_is_named_where_its_rule_is_stated() -> None:
-    assert len(ALL_SWITCHES) > 80
-    for switch in ALL_SWITCHES:
+    assert len(ENGINE_SWITCHES) > 80
+    for switch in ENGINE_SWITCHES:
         numbers = re.findall(r"^R?\d+$|(?<=, )\d+|^\d+(?=,)", switch.rule)
         for text in [SECTIONS[number] for number in numbers] or [PAGE]:
             assert f"`rule-{switch.name}`" in text, f"{switch.name} ({switch.rule})"
@@ -67,12 +66,11 @@ def test_each_switch_is_named_where_its_rule_is_stated() -> None:
 def test_the_page_on_the_simulator_has_every_switch_with_its_rule_and_bound() -> None:
     page = (ROOT / "docs" / "design" / "simulation.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| `rule-([a-z0-9-]+)` \|[^|]+\|[^|]+\|[^|]+\| (\d+) \|$", page, re.MULTILINE)
-    switches = (*ALL_SWITCHES, *COLLECTION_SWITCHES)
-    assert sorted(rows) == sorted((switch.rule, switch.name, str(switch.within)) for switch in switches)
+    assert sorted(rows) == sorted((switch.rule, switch.name, str(switch.within)) for switch in ALL_SWITCHES)
 
 
 def test_no_switch_is_named_that_is_not_there() -> None:
-    assert set(re.findall(r"`rule-([a-z0-9-]+)`", PAGE)) == {switch.name for switch in ALL_SWITCHES}
+    assert set(re.findall(r"`rule-([a-z0-9-]+)`", PAGE)) == {switch.name for switch in ENGINE_SWITCHES}
 
 
 def test_every_rule_that_code_cites_is_stated() -> None:

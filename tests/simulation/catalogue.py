@@ -17,6 +17,7 @@ from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
 from tests.simulation.scenarios.eventual import EVENTUAL
 from tests.simulation.scenarios.lake.scenarios import LAKES
+from tests.simulation.scenarios.lake.scripts import LAKE_SCRIPTS
 from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIRRORS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
@@ -28,7 +29,7 @@ from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
 
-_SWITCHES = (
+ENGINE_SWITCHES = (
     *SWITCHES,
     *PLACE_SWITCHES,
     *LIFE_SWITCHES,
@@ -36,10 +37,12 @@ _SWITCHES = (
     *REGION_SWITCHES,
     *OUTAGE_SWITCHES,
     *STANDBY_SWITCHES,
-    *COLLECTION_SWITCHES,
 )
-_RULES = [scenario for switch in _SWITCHES for scenario in switch.scenarios()]
-_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS, *QUERY_SCRIPTS)
+"""Of the rules in ``docs/design/protocol-rules.md``."""
+ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
+_RULES = [scenario for switch in ALL_SWITCHES for scenario in switch.scenarios()]
+_ENGINE_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS, *QUERY_SCRIPTS)
+_SCRIPTS = (*_ENGINE_SCRIPTS, *LAKE_SCRIPTS)
 _LIVES = (*LIFE, *INGEST_LIFE, *FEEDS, *MIRRORS, *ALONE)
 _ALL = (
     *TINY,

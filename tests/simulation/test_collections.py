@@ -11,15 +11,18 @@ from collections import Counter
 import pytest
 
 from tests.simulation.amounts import AMOUNTS, FULL_SEEDS
+from tests.simulation.noticing import check_noticed
 from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.switch import Switch
-from tests.simulation.runner import run_seed, run_seeds
+from tests.simulation.runner import run_seeds
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.lake.scenarios import LAKES
-from tests.simulation.test_rules import MISTAKES, OFTEN
+from tests.simulation.scenarios.lake.scripts import LAKE_SCRIPTS
 from tests.slices import sample, seeds
 
 SLICE_SWITCHES = 6
+SLICE_SCRIPT_SEEDS = 2
+FULL_SCRIPT_SEEDS = 100
 HAPPENS = ("acknowledged", "snapshots", "listened", "restarts", "clones", "revoked", "fenced", "late hold", "crashed")
 
 
@@ -58,14 +61,10 @@ def test_a_full_run_is_of_enough_seeds() -> None:
 
 @pytest.mark.timeout(1_200)
 def test_a_rule_switched_off_is_caught(switch: Switch, full: bool) -> None:
-    noticed: list[int] = []
-    for seed in range(switch.within):
-        result = run_seed(f"rule-{switch.name}", seed)
-        assert result.kind not in MISTAKES, f"seed {seed}: not the rule is noticed but its stand-in: {result.message}"
-        if result.failed:
-            control = run_seed(f"on-{switch.name}", seed)
-            assert not control.failed, f"seed {seed} fails with the rule on, too: {control.message}"
-            noticed.append(seed)
-            if len(noticed) == (OFTEN if full else 1):
-                return
-    pytest.fail(f"rule {switch.rule} off ({switch.broken}): {noticed} of {switch.within} seeds noticed")
+    check_noticed(switch, full)
+
+
+@pytest.mark.parametrize("scenario", [script.name for script in LAKE_SCRIPTS])
+def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_SCRIPT_SEEDS if full else SLICE_SCRIPT_SEEDS)))
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []

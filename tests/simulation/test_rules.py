@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.rules.ingest_table import INGEST_SWITCHES
-from tests.simulation.rules.life_table import LIFE_SWITCHES
-from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
-from tests.simulation.rules.place_table import PLACE_SWITCHES
-from tests.simulation.rules.region_table import REGION_SWITCHES
-from tests.simulation.rules.standby_table import STANDBY_SWITCHES
+from tests.simulation.catalogue import ENGINE_SWITCHES
+from tests.simulation.noticing import check_noticed
 from tests.simulation.rules.switch import Switch
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.runner import run_seed, run_seeds
@@ -30,17 +26,6 @@ from tests.slices import seeds
 
 SLICE_SEEDS = 10
 FULL_SEEDS = 500
-ALL_SWITCHES = (
-    *SWITCHES,
-    *PLACE_SWITCHES,
-    *LIFE_SWITCHES,
-    *INGEST_SWITCHES,
-    *REGION_SWITCHES,
-    *OUTAGE_SWITCHES,
-    *STANDBY_SWITCHES,
-)
-
-
 ALL_SCRIPTS = (
     *SCRIPTS,
     *PLACES,
@@ -53,26 +38,12 @@ ALL_SCRIPTS = (
     RECREATED,
     PROBED,
 )
-MISTAKES = {error.__name__ for error in (TypeError, AttributeError, NameError, ImportError)}
-"""What a stand-in raises that was left behind when what it stands in for changed."""
-OFTEN = 3
-"""Any change of the engine moves what is noticed with which seed: so many seeds leave room for that."""
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("switch", ALL_SWITCHES, ids=lambda switch: switch.name)
+@pytest.mark.parametrize("switch", ENGINE_SWITCHES, ids=lambda switch: switch.name)
 def test_a_rule_switched_off_is_caught(switch: Switch, full: bool) -> None:
-    noticed: list[int] = []
-    for seed in range(switch.within):
-        result = run_seed(f"rule-{switch.name}", seed)
-        assert result.kind not in MISTAKES, f"seed {seed}: not the rule is noticed but its stand-in: {result.message}"
-        if result.failed:
-            control = run_seed(f"on-{switch.name}", seed)
-            assert not control.failed, f"seed {seed} fails with the rule on, too: {control.message}"
-            noticed.append(seed)
-            if len(noticed) == (OFTEN if full else 1):
-                return
-    pytest.fail(f"rule {switch.rule} off ({switch.broken}): {noticed} of {switch.within} seeds noticed")
+    check_noticed(switch, full)
 
 
 @pytest.mark.parametrize("switch", [switch for switch in SWITCHES if switch.hidden], ids=lambda switch: switch.name)

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from metastores.protocol import Committed
 from slate_async.collections.codec.hold import encode_hold
-from slate_async.collections.codec.life import Life
-from slate_async.collections.controller import collect
+from slate_async.collections.codec.life import Appends, Life
+from slate_async.collections.controller import collect, pending
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.flights import Flights
-from slate_async.collections.core import names
+from slate_async.collections.controller.pending import PendingBatch, Piece
+from slate_async.collections.controller.sweep import Sweep
+from slate_async.collections.core import names, times
+from slate_async.collections.core.area import Area
+from slate_async.collections.core.coverage import extend
+from slate_async.collections.core.edits import Publish
+from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.garbage import Listed, Picture
-from slate_async.collections.core.holding import Hold
+from slate_async.collections.core.holding import Handle, Hold, StoredHold, Verdict
+from slate_async.collections.core.names import MergedName, PendingName
+from slate_async.collections.core.times import Times
+from slate_async.collections.reader.pins import Pins
+from slate_async.collections.reader.renewal import KeptHold
+from slate_async.collections.reader.sources import Selection
 from slate_async.collections.store.conditional import Written, put_if
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.lives import BeginLife
+from slate_async.collections.store.pending import Listed as ListedPending
+from slate_async.collections.store.pending import PendingStore
+from slate_async.objectstore.protocol import ObjectNotFoundError
 
 
 async def write_over(self: HoldStore, reader: str, hold: Hold, etag: str | None) -> Written:
@@ -46,3 +62,112 @@ def in_one_folder(self: BeginLife, life: Life) -> Life | None:
 
 
 _begin = BeginLife.apply
+
+
+# ---- times
+
+
+def joined(self: Frontier, columns: Times) -> Times:
+    """C1: the elements of a frontier are joined, not met."""
+    return reduce(lambda found, element: times.advance_by(found, [element]), self.elements, columns)
+
+
+# ---- readers
+
+
+def untrimmed(self: Selection, updates: Any, covered: Frontier | None) -> Any:
+    """C4: a snapshot takes rows that were covered before."""
+    return _of_unsorted(self, updates, None)
+
+
+_of_unsorted = Selection.of_unsorted
+
+
+async def unlooked(self: KeptHold) -> None:
+    """C14: what was read of a chain counts without a look at the own hold."""
+
+
+def newest(self: Pins, version: int) -> int:
+    """C13: the hold moves to the newest version, whatever is read under an older one."""
+    return version
+
+
+def damaged(handle: Handle, stored: StoredHold | None, head: Area) -> Verdict:
+    """C15: what is missing is damage, whatever became of the own hold."""
+    return Verdict.DELETED if head.deleted else Verdict.CORRUPTED
+
+
+# ---- controllers
+
+
+def straddling(
+    context: ControllerContext, batches: Sequence[PendingBatch], covered: Frontier
+) -> AsyncGenerator[Piece, None]:
+    """C7: batches of a chain are taken wherever they begin."""
+    return (
+        _straddling(context, batches, covered)
+        if context.appends is Appends.COMPARE
+        else _pieces(context, batches, covered)
+    )
+
+
+async def _straddling(
+    context: ControllerContext, batches: Sequence[PendingBatch], covered: Frontier
+) -> AsyncGenerator[Piece, None]:
+    described = []
+    for batch in batches:
+        if (said := await context.pending.describe(batch.name)) is not None:
+            described.append(replace(batch, upper=said.upper))
+    for taken in extend(covered, described).taken:
+        if (read := await context.pending.read(taken.batch.name)) is None:
+            raise ObjectNotFoundError(str(taken.batch.name))
+        async for piece in pending._trimmed(context, taken, read):
+            yield piece
+
+
+_pieces = pending.pieces
+
+
+async def ignored(self: Sweep, name: str, stored: StoredHold) -> bool:
+    """C19: a lease that ran out is taken for revoked."""
+    return True
+
+
+def publish_without_holds(self: Publish, area: Area) -> Area | None:
+    """C29: without holds, all times are given up that were written."""
+    return _publish(self if self.meet is not None else replace(self, meet=area.upper), area)
+
+
+_publish = Publish.apply
+
+
+def name_without_token(lower: Frontier, upper: Frontier, epoch: int, token: str) -> MergedName:
+    """C23: merged names of an epoch say the bounds only."""
+    return MergedName(lower, upper, epoch, "0" * 32)
+
+
+# ---- pending names
+
+
+def name_of_lower(self: PendingName) -> str:
+    """C5: names of definite batches say the lower bound only."""
+    return _text(self if self.part is not None else replace(self, upper=self.lower))
+
+
+_text = PendingName.__str__
+
+
+async def list_described(
+    self: PendingStore, writer: str | None = None, *, after: PendingName | None = None
+) -> AsyncIterator[ListedPending]:
+    """C5: who lists looks where each batch ends."""
+    async for found in _list(self, writer):
+        if found.name.part is not None:
+            yield found
+            continue
+        described = await self.describe(found.name)
+        if described is not None:
+            yield found._replace(name=replace(found.name, upper=described.upper))
+
+
+_list = PendingStore.list

@@ -6,25 +6,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from slate_async.collections.codec.life import Appends
-from slate_async.collections.controller import collect, merger
+from slate_async.collections.controller import absorb, collect, flights, merger, pending
 from slate_async.collections.controller import round as rounds
-from slate_async.collections.core import edits, garbage, reading, sweep
+from slate_async.collections.controller.sweep import Sweep
+from slate_async.collections.core import edits, garbage, holding, reading, sweep
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.times import TimeKind
 from slate_async.collections.reader import follow
+from slate_async.collections.reader.pins import Pins
+from slate_async.collections.reader.renewal import KeptHold
+from slate_async.collections.reader.sources import Selection
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.lives import BeginLife
+from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.writer import compare
 from tests.simulation.rules import collections_instead as instead
 from tests.simulation.rules import lake_instead
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
+from tests.simulation.scenarios.lake.scripts import LAKE_SCRIPTS
 
+_SCRIPTS = {scenario.name.removeprefix("script-collections-"): scenario for scenario in LAKE_SCRIPTS}
 LONG: dict[str, Any] = {"active_seconds": 4.0, "metastore": "server", "page_keys": 1000}
 STEADY: dict[str, Any] = {"controllers": 1, "crashes": 0.0}
 SLEEPY: dict[str, Any] = {"freezes": 0.5, "lease_ms": 100}
 
 
-def _switch(name: str, rule: str, broken: str, *patches: Patch, within: int, **fixed: Any) -> Switch:
+def _switch(
+    name: str, rule: str, broken: str, *patches: Patch, within: int, script: str | None = None, **fixed: Any
+) -> Switch:
+    """``script``: its name; without one, a play by chance with these fields of `LakeParams`."""
     chosen = {"readers": 2, "listeners": 1, **fixed}
     return Switch(
         f"collections-{name}",
@@ -32,7 +45,7 @@ def _switch(name: str, rule: str, broken: str, *patches: Patch, within: int, **f
         broken,
         patches,
         within=within,
-        stage=lake_scenario(f"collections-{name}", "a stage", **chosen),
+        stage=lake_scenario(f"collections-{name}", "a stage", **chosen) if script is None else _SCRIPTS[script],
     )
 
 
@@ -144,5 +157,179 @@ ROLE_SWITCHES: Sequence[Switch] = (
         (Patch(BeginLife, "apply", lake_instead.in_one_folder),),
         within=20,
         stage=LIVES,
+    ),
+    _switch(
+        "controller-advance",
+        "C1",
+        "a controller of the product joins the elements of a since",
+        Patch(Frontier, "advance_by", lake_instead.joined),
+        within=300,
+        kind=TimeKind.U64X2,
+        readers=3,
+        **LONG,
+    ),
+    _switch(
+        "listener-strict",
+        "C2",
+        "a listener of the product is restarted where times were compacted to",
+        Patch(reading, "is_cut_at", instead.cut_where_compacted),
+        Patch(reading, "to_restart_from", instead.all_of_it),
+        within=20,
+        script="restarted-listener",
+    ),
+    _switch(
+        "reader-since-check",
+        "C3",
+        "a reader of the product trusts its own since, not that of the version",
+        Patch(reading, "may_read", instead.always),
+        Patch(reading, "may_restart", instead.always),
+        within=20,
+        script="lost-while-it-waits",
+    ),
+    _switch(
+        "reader-trim",
+        "C4",
+        "a reader of the product takes rows that were covered before",
+        Patch(Selection, "of_unsorted", lake_instead.untrimmed),
+        within=20,
+        script="late-shard",
+    ),
+    _switch(
+        "controller-trim",
+        "C4",
+        "a controller of the product absorbs rows that were absorbed before",
+        Patch(pending, "is_whole", instead.always),
+        within=60,
+        appends=Appends.DEFINITE,
+        names=2,
+    ),
+    _switch(
+        "store-name-decides",
+        "C5",
+        "a definite name says the lower bound only, to the product as well",
+        Patch(PendingName, "__str__", lake_instead.name_of_lower),
+        Patch(PendingStore, "list", lake_instead.list_described),
+        within=20,
+        appends=Appends.DEFINITE,
+        copies=2,
+        faults=1.0,
+        lateness=2.0,
+    ),
+    _switch(
+        "controller-straddle",
+        "C7",
+        "a controller of the product takes batches of a chain wherever they begin (compare)",
+        Patch(absorb, "pieces", lake_instead.straddling),
+        Patch(pending, "may_extend", instead.always),
+        within=20,
+        script="dead-batch",
+    ),
+    _switch(
+        "reader-own-etag",
+        "C10",
+        "a reader of the product takes any hold of its name for its own",
+        Patch(holding, "stands", instead.stands_by_name),
+        within=20,
+        script="ghost",
+    ),
+    _switch(
+        "reader-hold-check",
+        "C11",
+        "a reader of the product believes a new hold when it was put",
+        Patch(holding, "registered", instead.always),
+        within=20,
+        script="late-registration",
+    ),
+    _switch(
+        "reader-clone-check",
+        "C12",
+        "a reader of the product believes a clone when it was put",
+        Patch(holding, "covered", instead.covers_all),
+        within=20,
+        script="late-clone",
+    ),
+    _switch(
+        "reader-stop-first",
+        "C13",
+        "the hold of a reader of the product moves past versions that it reads",
+        Patch(Pins, "lowest", lake_instead.newest),
+        within=80,
+        readers=3,
+        **LONG,
+    ),
+    _switch(
+        "reader-validate",
+        "C14",
+        "what a reader of the product found in a chain counts without a look at its hold (compare)",
+        Patch(KeptHold, "check_standing", lake_instead.unlooked),
+        within=20,
+        script="reborn-name",
+    ),
+    _switch(
+        "reader-explain",
+        "C15",
+        "a reader of the product takes what is missing for damage, whatever became of its hold",
+        Patch(holding, "judge_missing", lake_instead.damaged),
+        within=20,
+        script="overdue-reader",
+    ),
+    _switch(
+        "controller-since-twophase",
+        "C16",
+        "a controller of the product compacts as far as the holds allow that were listed",
+        Patch(rounds, "compaction_target", instead.published_or_met),
+        within=20,
+        script="registered-meanwhile",
+    ),
+    _switch(
+        "controller-gc-twophase",
+        "C17",
+        "a controller of the product needs versions from the head on, and those that are held",
+        Patch(garbage, "lowest_needed", instead.lowest_now),
+        within=150,
+        readers=3,
+        sessions="short",
+        **LONG,
+    ),
+    _switch(
+        "controller-revoke",
+        "C19",
+        "a controller of the product ignores a lease that ran out, and does not revoke it",
+        Patch(Sweep, "_is_revoked", lake_instead.ignored),
+        within=20,
+        script="slow-reader",
+    ),
+    _switch(
+        "controller-resolve",
+        "C22",
+        "a controller of the product takes a commit that was not answered for settled",
+        Patch(flights, "is_open", instead.never),
+        within=20,
+        script="unanswered-merge",
+    ),
+    _switch(
+        "controller-unique-name",
+        "C23",
+        "merged names of a controller of the product say epoch and bounds only",
+        Patch(absorb, "MergedName", lake_instead.name_without_token),
+        Patch(merger, "MergedName", lake_instead.name_without_token),
+        within=20,
+        script="merged-twice",
+    ),
+    _switch(
+        "controller-epoch-name",
+        "C23",
+        "a controller of the product collects files of a later epoch",
+        Patch(garbage, "is_later", instead.never),
+        within=20,
+        script="successor-at-work",
+    ),
+    _switch(
+        "controller-no-holds",
+        "C29",
+        "a controller of the product gives up all times when nobody holds any",
+        Patch(edits.Publish, "apply", lake_instead.publish_without_holds),
+        within=20,
+        script="unread",
     ),
 )

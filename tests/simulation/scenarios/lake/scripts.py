@@ -1,0 +1,294 @@
+"""Interleavings of readers, writers and controllers of collections that chance finds too rarely."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.errors import LeaseLostError, UpperMismatchError
+from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.reader.listen import Listener
+from tests.simulation.checkers import Violation
+from tests.simulation.faults import Fault, Rule
+from tests.simulation.scenarios.lake.estate import Row, contents_of
+from tests.simulation.scenarios.lake.stage import PAST_A_LEASE, LakeStage, lake_script
+from tests.simulation.scenarios.protocol import Scenario
+
+
+async def restarted_listener(stage: LakeStage) -> None:
+    """A listener is started again where it has given up all before, after that was compacted."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    node, reader = await stage.reader("listener")
+    heard: list[Row] = []
+
+    async def listen(listener: Listener, upper: int) -> None:
+        async with listener:
+            while listener.upper.less_equal((upper - 1,)):
+                delta = await anext(listener)
+                heard.extend((row["data"], (row["_time"],), row["_diff"]) for row in delta.updates.to_pylist())
+                await reader.downgrade_since(delta.upper)
+
+    await stage.append(writer, 0, 5)
+    await node.run(listen(reader.subscribe(0), 5))
+    await asyncio.sleep(0.1)
+    await stage.rounds(keeper)
+    await stage.append(writer, 5, 8)
+    await stage.rounds(keeper)
+    await asyncio.sleep(0.1)
+    await node.run(listen(reader.listen(start=5), 8))
+    found, expected = contents_of(heard, (7,)), stage.estate.contents((7,))
+    if found != expected:
+        raise Violation("listening", f"heard {found}, expected {expected}")
+
+
+async def lost_while_it_waits(stage: LakeStage) -> None:
+    """A reader loses its lease while it waits for a time, and that is compacted when it comes."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    slow, fast = await stage.reader("slow"), await stage.reader("fast")
+    looking = stage.world.loop.create_task(stage.look(slow, 9))
+    stage.mute(slow[0])
+    await asyncio.sleep(PAST_A_LEASE)
+    await stage.give_up(fast, 11)
+    await stage.rounds(keeper)
+    await stage.append(writer, 8, 12)
+    await stage.rounds(keeper)
+    await looking
+
+
+async def late_shard(stage: LakeStage) -> None:
+    """A shard brings what another one had brought before, and more."""
+    keeper = await stage.controller()
+    first, other = await stage.writer("w0"), await stage.writer("w1")
+    await stage.append(first, 0, 3)
+    await stage.rounds(keeper, 1)
+    await stage.append(other, 0, 5)
+    await stage.look(await stage.reader("reader"), 4)
+
+
+async def dead_batch(stage: LakeStage) -> None:
+    """A batch lands at a name that was collected, and reaches beyond what was merged."""
+    keeper = await stage.controller()
+    first, zombie = await stage.writer("w0"), await stage.writer("w1")
+    put = stage.hold(zombie[0], "put-create", "pending_batches/")
+    late = stage.world.loop.create_task(stage.lost_append(zombie, 0, 5))
+    await put.caught()
+    await stage.append(first, 0, 3)
+    await stage.rounds(keeper)
+    put.release()
+    await late
+    await stage.rounds(keeper, 1)
+    with contextlib.suppress(UpperMismatchError):  # then the dead batch was taken
+        await stage.append(first, 3, 6)
+    await stage.look(await stage.reader("reader"), 4)
+
+
+async def ghost(stage: LakeStage) -> None:
+    """A registration lands again after the hold was revoked and removed, and its owner wakes."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    stage.world.rule(
+        Rule(
+            lambda name, operation, key: name == "sleeper" and operation.startswith("put-create"),
+            Fault.LATE,
+            late_seconds=2.0,
+        )
+    )
+    node, reader = await stage.reader("sleeper")
+    snapshot = await node.run(reader.snapshot(3))
+    node.freeze()
+    fast = await stage.reader("fast")
+    await stage.give_up(fast, 9)
+    await stage.outlast(keeper)
+    await asyncio.sleep(2.0)
+
+    async def read() -> None:
+        try:
+            await stage.compare(snapshot)
+        except LeaseLostError:
+            stage.estate.count("lease lost")
+
+    reading = node.spawn(read())
+    node.thaw()
+    await node.join(reading)
+
+
+async def late_registration(stage: LakeStage) -> None:
+    """What a reader registers at is given up before its hold is there."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    fast, node = await stage.reader("fast"), stage.world.node("late")
+    put = stage.hold(node, "put-create", "readers/")
+    opening = node.spawn(open_reader(stage.estate.stores(node).reading()))
+    await put.caught()
+    await stage.give_up(fast, 9)
+    await stage.rounds(keeper)
+    put.release()
+    await stage.look(stage.believed(node, await node.join(opening)), 3)
+
+
+async def late_clone(stage: LakeStage) -> None:
+    """The source of a clone is lost before the clone's hold is there."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    (node, source), fast = await stage.reader("source"), await stage.reader("fast")
+    put = stage.hold(node, "put-create", "readers/")
+    cloning = node.spawn(source.clone())
+    await put.caught()
+    await stage.give_up(fast, 9)
+    await stage.outlast(keeper)
+    put.release()
+    try:
+        clone = await node.join(cloning)
+    except LeaseLostError:
+        return
+    await stage.look((node, clone), 3)
+
+
+async def reborn_name(stage: LakeStage) -> None:
+    """A reader whose lease is over looks up a name that was collected, and where a dead batch has landed since."""
+    keeper = await stage.controller()
+    first, zombie = await stage.writer("w0"), await stage.writer("w1")
+    slow = await stage.reader("slow")
+    stage.mute(slow[0])
+    slow[0].freeze()
+    put = stage.hold(zombie[0], "put-create", "pending_batches/")
+    late = stage.world.loop.create_task(stage.lost_append(zombie, 0, 3))
+    await put.caught()
+    await stage.append(first, 0, 2)
+    await stage.outlast(keeper)
+    put.release()
+    await late
+    looking = stage.world.loop.create_task(stage.look(slow, 1))
+    await asyncio.sleep(0)
+    slow[0].thaw()
+    await looking
+
+
+async def overdue_reader(stage: LakeStage) -> None:
+    """A reader whose lease is over reads what was collected."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    slow, fast = await stage.reader("slow"), await stage.reader("fast")
+    slow[0].freeze()
+    await stage.give_up(fast, 9)
+    await stage.outlast(keeper)
+    looking = stage.world.loop.create_task(stage.look(slow, 3))
+    await asyncio.sleep(0)
+    slow[0].thaw()
+    await looking
+
+
+async def registered_meanwhile(stage: LakeStage) -> None:
+    """A reader registers between the listing of holds and the commit that publishes what they allow."""
+    (node, keeper), writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds((node, keeper), 1)
+    await stage.give_up(await stage.reader("fast"), 9)
+    commit = stage.hold(node, "manifest-commit")
+    publishing = node.spawn(keeper.round())
+    await commit.caught()
+    late = await stage.reader("late")
+    commit.release()
+    await node.join(publishing)
+    await node.run(keeper.merge(everything=True))
+    await stage.look(late, 3)
+
+
+async def slow_reader(stage: LakeStage) -> None:
+    """A reader stands still for longer than its lease, and controllers go on."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    slow, fast = await stage.reader("slow"), await stage.reader("fast")
+    slow[0].freeze()
+    await stage.give_up(fast, 9)
+    await stage.outlast(keeper)
+
+
+async def unanswered_merge(stage: LakeStage) -> None:
+    """The commit of a merge is given up and lands after garbage was collected."""
+    (node, keeper), writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 4)
+    for _ in range(3):
+        await node.run(keeper.round())
+    await stage.append(writer, 4, 8)
+    for _ in range(3):
+        await node.run(keeper.round())
+    commit = stage.hold(node, "manifest-commit")
+    merging = node.spawn(keeper.merge(everything=True))
+    await commit.caught()
+    merging.cancel()
+    await asyncio.wait([merging])
+    await node.run(keeper.round())
+    commit.release()
+    await asyncio.sleep(0.1)
+
+
+async def successor_at_work(stage: LakeStage) -> None:
+    """A controller that was fenced collects garbage while its successor is about to commit what it has put."""
+    (node, keeper), writer = await stage.controller("first"), await stage.writer("w0")
+    await stage.append(writer, 0, 4)
+    listing = stage.hold(node, "list", "merged_batches/")
+    collecting = node.spawn(keeper.round())
+    await listing.caught()
+    await stage.append(writer, 4, 8)
+    other, successor = await stage.controller("second")
+    commit = stage.hold(other, "manifest-commit")
+    absorbing = other.spawn(successor.round())
+    await commit.caught()
+    listing.release()
+    await asyncio.wait([collecting])
+    commit.release()
+    await other.join(absorbing)
+
+
+async def merged_twice(stage: LakeStage) -> None:
+    """One batch is compacted by itself again, under a later since."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 4)
+    fast = await stage.reader("fast")
+    await stage.give_up(fast, 3)
+    await stage.rounds(keeper)
+    await stage.append(writer, 4, 8)
+    await stage.rounds(keeper)
+    await stage.give_up(fast, 9)
+    await stage.rounds(keeper)
+    await stage.append(writer, 8, 12)
+    await asyncio.sleep(0.1)
+    await stage.look(fast, 10)
+    await stage.look(await stage.reader("another"), 10)
+
+
+async def unread(stage: LakeStage) -> None:
+    """Nobody holds a collection that is written to."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper)
+    await stage.look(await stage.reader("reader"), 3)
+
+
+LAKE_SCRIPTS: Sequence[Scenario] = (
+    lake_script("restarted-listener", Appends.DEFINITE, restarted_listener),
+    lake_script("lost-while-it-waits", Appends.DEFINITE, lost_while_it_waits),
+    lake_script("late-shard", Appends.DEFINITE, late_shard),
+    lake_script("dead-batch", Appends.COMPARE, dead_batch),
+    lake_script("ghost", Appends.DEFINITE, ghost),
+    lake_script("late-registration", Appends.DEFINITE, late_registration),
+    lake_script("late-clone", Appends.DEFINITE, late_clone),
+    lake_script("reborn-name", Appends.COMPARE, reborn_name),
+    lake_script("overdue-reader", Appends.DEFINITE, overdue_reader),
+    lake_script("registered-meanwhile", Appends.DEFINITE, registered_meanwhile),
+    lake_script("slow-reader", Appends.DEFINITE, slow_reader),
+    lake_script("unanswered-merge", Appends.DEFINITE, unanswered_merge),
+    lake_script("successor-at-work", Appends.DEFINITE, successor_at_work),
+    lake_script("merged-twice", Appends.DEFINITE, merged_twice),
+    lake_script("unread", Appends.DEFINITE, unread),
+)
