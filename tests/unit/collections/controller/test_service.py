@@ -16,13 +16,11 @@ from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, runtime, until
-from tests.unit.collections.lake import fast_runtime
+from tests.unit.collections.lake import QuickClock, fast_runtime, pace_of
 
-SETTINGS = CollectionSettings(
-    version_keep_ms=0, gc_interval_ms=5_000, retry_deadline_ms=1_000, request_timeout_ms=1_000
-)
+SETTINGS = CollectionSettings(version_keep_ms=0, gc_interval_ms=5_000)
 Opened = Callable[..., Awaitable[Lake]]
-REAL_TIME = SETTINGS.model_copy(update={"poll_interval_ms": 5, "controller_takeover_ms": 2_000})
+QUICK = SETTINGS.model_copy(update={"poll_interval_ms": 20, "controller_takeover_ms": 2_000})
 
 
 @pytest.fixture
@@ -31,7 +29,7 @@ async def another(store: StoreInHand) -> AsyncIterator[Opened]:
     lakes: list[Lake] = []
 
     async def opened(own: Runtime | None = None, settings: CollectionSettings = SETTINGS) -> Lake:
-        chosen = fast_runtime() if own is None else own
+        chosen = fast_runtime(pace_of(store)) if own is None else own
         lake = await open_collections(store, name="memory://lake", settings=settings, runtime=chosen)
         lakes.append(lake)
         return lake
@@ -40,6 +38,12 @@ async def another(store: StoreInHand) -> AsyncIterator[Opened]:
     for lake in lakes:
         with suppress(SlateError):
             await lake.close()
+
+
+@pytest.fixture
+def quick() -> Runtime:
+    """Of several processes whose time goes on alike."""
+    return runtime(QuickClock(speed=4, longest_s=0.25))
 
 
 @pytest.fixture
@@ -143,12 +147,12 @@ async def test_what_is_put_into_a_deleted_collection_is_removed(
         pytest.fail("it is still there")
 
 
-async def test_two_services_do_not_take_the_role_from_each_other(lake: Lake, another: Opened) -> None:
-    """By real clocks: two that each go as fast as they can say nothing of each other."""
+async def test_two_services_do_not_take_the_role_from_each_other(lake: Lake, another: Opened, quick: Runtime) -> None:
+    """By one clock: two that each go as fast as they can say nothing of each other."""
     await create(lake, "a")
-    async with (await another(runtime(), REAL_TIME)).controllers() as first:
+    async with (await another(quick, QUICK)).controllers() as first:
         await until(lambda: "a" in first.controllers, "the first one keeps it")
-        async with (await another(runtime(), REAL_TIME)).controllers() as second:
+        async with (await another(quick, QUICK)).controllers() as second:
             await until(lambda: "a" in second.controllers, "the second one keeps it")
             epoch = second.controllers["a"].epoch
             for upper in range(5, 50, 5):
@@ -162,11 +166,11 @@ async def test_two_services_do_not_take_the_role_from_each_other(lake: Lake, ano
 
 
 async def test_one_that_was_fenced_goes_on_waiting_when_the_store_does_not_answer(
-    lake: Lake, another: Opened, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, another: Opened, quick: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows nothing of the other one's work then, so it takes no role back."""
     await create(lake, "a")
-    async with (await another(runtime(), REAL_TIME)).controllers() as first:
+    async with (await another(quick, QUICK)).controllers() as first:
         await until(lambda: "a" in first.controllers, "the first one keeps it")
         waits, patient = list[float](), first._until_work_waits
 
@@ -177,7 +181,7 @@ async def test_one_that_was_fenced_goes_on_waiting_when_the_store_does_not_answe
             await patient(context, patience_ms)
 
         monkeypatch.setattr(first, "_until_work_waits", unanswered_twice)
-        async with (await another(runtime(), REAL_TIME)).controllers() as second:
+        async with (await another(quick, QUICK)).controllers() as second:
             await until(lambda: "a" in second.controllers, "the second one keeps it")
             epoch = second.controllers["a"].epoch
             await append(lake, "a", 5)
@@ -186,7 +190,7 @@ async def test_one_that_was_fenced_goes_on_waiting_when_the_store_does_not_answe
             await asyncio.sleep(0.1)
             assert "a" not in first.controllers
             assert second.controllers["a"].epoch == epoch
-            assert set(waits) == {REAL_TIME.controller_takeover_ms}, "it has not taken it back, so it is as patient"
+            assert set(waits) == {QUICK.controller_takeover_ms}, "it has not taken it back, so it is as patient"
         await append(lake, "a", 9)
         await until(lambda: "a" in first.controllers, "the first one takes the role back")
         await come_to(lake, "a", 9)

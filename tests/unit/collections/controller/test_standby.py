@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -13,30 +12,22 @@ import pytest
 from slate_async.collections.controller.standby import MOST_PATIENCE, StandbyController
 from slate_async.collections.lake import Lake
 from slate_async.collections.open import open_collections
-from slate_async.errors import SlateError, UnavailableError
+from slate_async.errors import ClosedError, SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
 from slate_async.settings.collections import CollectionSettings
-from tests.engine import InlineOffload, ManualClock, StoreInHand, memory_store, settle, until
+from tests.engine import InlineOffload, StoreInHand, memory_store, settle, until
+from tests.unit.collections.lake import QuickClock
 
 SETTINGS = CollectionSettings(controller_takeover_ms=10_000, poll_interval_ms=500)
-
-
-class QuickClock(ManualClock):
-    """A hundred seconds take one, for all processes alike."""
-
-    def monotonic(self) -> float:
-        return time.monotonic() * 100
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / 100)
 
 
 class Process:
     """One process."""
 
+    clock = QuickClock(speed=100, longest_s=2)
+
     def __init__(self, store: StoreInHand, **options: Any) -> None:
-        self.clock = QuickClock()
         runtime = Runtime(self.clock, random.Random(3), SystemIds(), InlineOffload(), InlineOffload())
         self._opening = open_collections(store, name="memory://lake", settings=SETTINGS, runtime=runtime, **options)
         self.lake: Lake
@@ -194,10 +185,25 @@ async def test_a_store_that_answers_nobody_is_no_reason(store: StoreInHand) -> N
         await absorbed(process, 5)
 
 
+async def ends(process: Process) -> None:
+    """Wait until the one that watches has ended."""
+    [standby] = process.standbys()
+    await until(lambda: standby._supervisor.names == [], "it has ended")
+    assert not standby.is_serving
+
+
 async def test_it_ends_with_the_collection(store: StoreInHand) -> None:
     async with Process(store) as process, process.lake.collection("orders").writer("relay-a") as writer:
         await process.lake.delete("orders", force=True)
-        await writer.append([], upper=5)  # of a writer that does not know it yet
-        [standby] = process.standbys()
-        await until(lambda: standby._supervisor.names == [], "it has ended")
-        assert not standby.is_serving
+        with pytest.raises(ClosedError):
+            await writer.append([], upper=5)
+        await ends(process)
+
+
+async def test_it_ends_with_a_collection_that_another_process_deletes(store: StoreInHand) -> None:
+    async with Process(store) as process, process.lake.collection("orders").writer("relay-a") as writer:
+        async with Process(store) as other:
+            await other.lake.delete("orders", force=True)
+        with suppress(ClosedError):  # it may have noticed
+            await writer.append([], upper=5)
+        await ends(process)
