@@ -25,6 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("switch", switches, ids=lambda switch: switch.name)
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("appends", list(Appends))
 async def test_two_controllers_break_nothing_that_writers_and_readers_do(appends: Appends, full: bool) -> None:
     played = seeds(FULL_SEEDS if full else SLICE_SEEDS)

@@ -63,6 +63,7 @@ async def play(seed: int, appends: Appends, kind: TimeKind = TimeKind.U64) -> Hi
     return history
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("kind", list(TimeKind))
 @pytest.mark.parametrize("appends", list(Appends))
 async def test_every_snapshot_and_every_delta_is_what_was_written(appends: Appends, kind: TimeKind, full: bool) -> None:
