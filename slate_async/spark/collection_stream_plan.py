@@ -130,7 +130,8 @@ class StreamPlanner:
             lower = Frontier([(at.since + 1,)])
         if not reading.may_restart(area, lower):
             raise SinceError(
-                f"{context.name} is compacted to {area.since}, and updates from {lower} on are asked for",
+                f"updates of {context.name} from {lower} on are asked for, and it is compacted to {area.since}, which"
+                " is not before that",
                 since=area.since,
             )
         splits = split_updates(collection, lent, area, self._taken, lower, upper, nbytes)
@@ -176,7 +177,7 @@ class StreamPlanner:
             frontier = Frontier([(self._options.start,)])
         if not reading.is_cut_at(hold.since, frontier):
             raise SinceError(
-                f"option startAt={frontier}: {context.name} is compacted to {hold.since}; that has to be a step behind",
+                f"option startAt={frontier}: {context.name} is compacted to {hold.since}, which is not before that",
                 since=hold.since,
             )
         await hold.move(since=reading.to_restart_from(frontier))

@@ -7,7 +7,8 @@ from slate_async.errors import ConflictError, InvalidError, Outcome
 
 
 class SinceError(InvalidError):
-    """The collection no longer tells apart the times that the call asks about: they are not beyond ``since``.
+    """The collection no longer tells apart the times that the call asks about: they are before ``since``; where a
+    listener starts, ``since`` has to be a step before that.
 
     Ask at a later time, or hold ``since`` back with a handle of its own."""
 

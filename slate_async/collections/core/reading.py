@@ -64,6 +64,12 @@ def is_skipped(bounds: Bounds, coverage: Frontier) -> bool:
     return bounds.upper <= coverage
 
 
+def too_early(as_of: Time, since: Frontier) -> str:
+    """Why a snapshot ``as_of`` cannot be asked for where times were compacted to ``since``, in words."""
+    relation = "is before" if len(as_of) == 1 else "is not at or beyond any time of"
+    return f"as_of {Frontier([as_of])} {relation} since {since}"
+
+
 def is_worth_moving(held: int, head: int, unwritten_ms: float, lease_ms: int) -> bool:
     """Whether to write the hold now, which renews its lease and moves it in one request."""
     return head - held >= FAR_VERSIONS or unwritten_ms >= lease_ms / 2

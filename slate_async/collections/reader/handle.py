@@ -146,7 +146,10 @@ class ReadHandle(LoopHandle):
             return self._listener(kind.time(as_of), whole=False)
         covered = Frontier.of(start, kind) if start is not None else Frontier.minimum(kind)
         if not reading.is_cut_at(self.since, covered):
-            text = f"a listener cannot go on from {covered} where since is {self.since}: that has to be a step behind"
+            text = (
+                f"a listener of {self._context.name} cannot go on from {covered}, because since is {self.since}: it has"
+                " to be a step before the start"
+            )
             raise SinceError(text, since=self.since)
         return self._opened(Listener(self._listening(), covered, None))
 
@@ -264,7 +267,7 @@ class ReadHandle(LoopHandle):
         return listener
 
     def _given_up(self, as_of: Time) -> SinceError:
-        text = f"as_of {Frontier([as_of])} is not beyond since {self.since} of this reader"
+        text = f"{reading.too_early(as_of, self.since)} of this reader of {self._context.name}"
         return SinceError(text, since=self.since)
 
     def _check(self) -> None:

@@ -121,7 +121,7 @@ async def split_snapshot(
 
 def since_error(context: ReaderContext, as_of: Time, since: Frontier) -> SinceError:
     """Of a time that is compacted, or may be soon."""
-    text = f"as_of {Frontier([as_of])} is not beyond since {since} of {context.name}"
+    text = f"{reading.too_early(as_of, since)} of {context.name}"
     return SinceError(f"{text}: earlier times are compacted, so read at {since} or later", since=since)
 
 

@@ -15,6 +15,7 @@ from slate_async.collections.core import names
 from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.store.conditional import Written, put_if
+from slate_async.errors import ConfigError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.gather import gather
 
@@ -58,8 +59,15 @@ class HoldStore:
     async def write(self, reader: str, hold: Hold, etag: str | None) -> Written:
         """Write ``hold`` once, iff the stored one carries ``etag``; ``None``: iff there is none.
 
-        Raises `UnavailableError` if certainly nothing was written."""
-        return await put_if(self._store, names.hold_name(reader), encode_hold(hold), etag)
+        Raises `UnavailableError` if certainly nothing was written, `ConfigError` where this process may not write."""
+        try:
+            return await put_if(self._store, names.hold_name(reader), encode_hold(hold), etag)
+        except ConfigError as error:
+            raise ConfigError(
+                f"a reader could not write its hold: reading a collection takes the right to write and delete below its"
+                f" folder {names.READERS}: {error}",
+                outcome=error.outcome,
+            ) from error
 
     async def remove(self, readers: Iterable[str]) -> None:
         """Delete the holds of ``readers``, which were given up or revoked. Missing ones are no error."""

@@ -6,23 +6,21 @@ the bound is met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.writer.puts import WriterContext
 from slate_async.errors import ClosedError, UnavailableError
 
 
 class Backlog:
-    """Of one writer. ``uppers``: of what it finds pending when it is opened."""
+    """Of one writer. ``uppers``: of what it finds pending, when it is opened and later."""
 
-    def __init__(self, context: WriterContext, uppers: Iterable[Frontier]) -> None:
+    def __init__(self, context: WriterContext, uppers: dict[Frontier, None]) -> None:
         self._context = context
-        self._uppers = list(uppers)
+        self._uppers = uppers
 
     def add(self, upper: Frontier) -> None:
         """One more append, up to ``upper``."""
-        self._uppers.append(upper)
+        self._uppers[upper] = None
 
     @property
     def is_full(self) -> bool:
@@ -39,7 +37,8 @@ class Backlog:
             head = await context.answered("a look at the head", context.versions.poll, "not_applied")
             if head.deleted:
                 raise ClosedError(f"{context.name} was deleted", outcome="not_applied")
-            self._uppers = [upper for upper in self._uppers if not upper <= head.upper]
+            for upper in [upper for upper in self._uppers if upper <= head.upper]:
+                del self._uppers[upper]
             if not self.is_full:
                 return
             if clock.monotonic() >= end:

@@ -34,13 +34,14 @@ MAX_WALKS = 100
 
 class CompareAppends:
     """Appends of one handle, one at a time. ``coverage``: where the chain ended when that was last known; ``last``: the
-    token of the batch that ended there, empty before the first one."""
+    token of the batch that ended there, empty before the first one. ``pending``: uppers of the batches that it walked
+    past, those of others, too."""
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
         self._puts = Puts(context)
         self.coverage = Frontier.minimum(context.schema.kind)
-        self.pending: list[Frontier] = []  # of others, too, and not counted
+        self.pending: dict[Frontier, None] = {}
         self.last = ""
         self._is_end = False
 
@@ -128,6 +129,7 @@ class CompareAppends:
             if found is None:
                 break
             walk = walk.past(_link(found), str(name))
+            self.pending[walk.at] = None
         return walk
 
     async def _head(self, outcome: Outcome | None) -> Area:

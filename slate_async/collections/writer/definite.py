@@ -36,7 +36,7 @@ class DefiniteAppends:
         self._puts = Puts(context)
         self._watch = DeletionWatch(context)
         self.coverage = self.accepted = Frontier.minimum(context.schema.kind)
-        self.pending: list[Frontier] = []
+        self.pending: dict[Frontier, None] = {}
 
     async def restart(self) -> None:
         """Find out where the shard ends. The listing comes first: what is collected after it, the head has."""
@@ -44,7 +44,7 @@ class DefiniteAppends:
         head = await self._context.head(None)
         check_open(head)
         self.coverage = self.accepted = extend(head.upper, own).coverage
-        self.pending = [batch.upper for batch in own if not batch.upper <= head.upper]
+        self.pending |= {batch.upper: None for batch in own if not batch.upper <= head.upper}
 
     def place(self, batch: Batch) -> DefiniteAppend:
         """What of ``batch`` is to be put. Raises `UpperMismatchError` for a gap before it, `ClosedError` once it is

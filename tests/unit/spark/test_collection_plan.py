@@ -164,7 +164,7 @@ async def test_queries_of_a_block_are_refused_a_time_that_may_be_compacted_betwe
     await compacted(tmp_path, 4)
     kept_hold = _Kept(options(tmp_path, asOf="1"))
     await kept_hold.keep(environment)
-    with pytest.raises(SinceError, match=r"as_of 1 is not beyond since 4 of orders: earlier .* read at 4 or later"):
+    with pytest.raises(SinceError, match=r"as_of 1 is before since 4 of orders: earlier .* read at 4 or later"):
         kept_hold.as_of.result()
     assert await holds(tmp_path, environment) == {}
 
@@ -216,6 +216,6 @@ async def test_a_plan_that_fails_leaves_no_hold(
 
 async def test_a_time_that_was_compacted_is_refused(tmp_path: Path, environment: slate.Environment) -> None:
     await compacted(tmp_path, 4)
-    with pytest.raises(SinceError, match="as_of 1 is not beyond since 4 of orders"):
+    with pytest.raises(SinceError, match="as_of 1 is before since 4 of orders"):
         await plan_partitions(options(tmp_path, asOf="1"), [], environment)
     assert len(await read(await plan_partitions(options(tmp_path), [], environment), environment)) == 300

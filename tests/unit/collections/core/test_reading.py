@@ -17,6 +17,7 @@ from slate_async.collections.core.reading import (
     may_read,
     may_restart,
     to_restart_from,
+    too_early,
     until_first,
 )
 from slate_async.collections.core.times import Time, less_equal
@@ -99,3 +100,9 @@ def test_a_gap_is_cut_at_a_first_coordinate(lower: Frontier, upper: Frontier, fi
     for time in itertools.product(range(14), repeat=2):
         if lower.less_equal(time) and not upper.less_equal(time):
             assert end.less_equal(time) is (time[0] >= first)
+
+
+def test_what_is_too_early_is_said_in_words() -> None:
+    assert too_early((1,), Frontier([(5,)])) == "as_of 1 is before since 5"
+    since = Frontier([(3, 0), (0, 5)])
+    assert too_early((1, 2), since) == "as_of (1,2) is not at or beyond any time of since (0,5)|(3,0)"

@@ -281,7 +281,7 @@ async def test_times_that_cannot_be_read_are_refused(lake: ReadLake, shared: lis
     await holder.downgrade_since(10)
     for _ in range(3):
         await keeper.round()
-    with pytest.raises(SinceError, match="as_of 3 is not beyond since 10 of orders"):
+    with pytest.raises(SinceError, match="as_of 3 is before since 10 of orders"):
         await planned(lake, shared, 3)
     with pytest.raises(UnavailableError, match="orders is definite up to 20, not at 20"):
         await planned(lake, shared, 20)

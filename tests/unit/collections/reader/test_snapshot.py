@@ -121,7 +121,7 @@ async def test_times_that_were_given_up_cannot_be_asked_about(lake: ReadLake) ->
     await reader.downgrade_since(7)
     await reader.downgrade_since(3)
     assert reader.since == frontier(7)
-    with pytest.raises(SinceError, match="as_of 6 is not beyond since 7 of this reader") as raised:
+    with pytest.raises(SinceError, match="as_of 6 is before since 7 of this reader of orders") as raised:
         await reader.snapshot(6)
     assert raised.value.since == frontier(7)
     assert await read(reader, 7) == at(ROWS, 7)

@@ -18,11 +18,13 @@ from slate_async.collections.core.holding import (
     written,
 )
 from slate_async.collections.core.sweep import revoking
+from slate_async.collections.open import open_collections
 from slate_async.collections.store.holds import PARALLEL_READS, HoldStore
-from slate_async.errors import CorruptionError, UnavailableError
+from slate_async.errors import ConfigError, CorruptionError, UnavailableError
 from tests.engine import StoreInHand
 from tests.support.collection_bytes import AREA, HOLD, U64
 from tests.unit.collections.faults import next_put
+from tests.unit.collections.lake import fast_runtime
 
 
 async def test_a_hold_is_written_read_listed_and_removed(store: StoreInHand) -> None:
@@ -97,3 +99,15 @@ async def test_a_damaged_hold_is_corruption(store: StoreInHand) -> None:
     await store.put("readers/a/hold", b"damaged")
     with pytest.raises(CorruptionError, match="readers/a/hold"):
         await HoldStore(store, U64).read("a")
+
+
+async def test_reading_where_nothing_may_be_written_says_what_it_takes(store: StoreInHand) -> None:
+    async with open_collections(store, name="memory://lake", controller=False, runtime=fast_runtime()) as lake:
+        await (await lake.create("orders")).expire()
+        store.fail_before = lambda key: ConfigError("the file system is read-only", outcome="not_applied")
+        for opening in (lake.collection("orders").reader(), lake.create("orders")):
+            with pytest.raises(ConfigError, match=r"takes the right to write.*readers/.*read-only"):
+                await opening
+        with pytest.raises(ConfigError, match="takes the right to write"):
+            await lake.collection("orders").critical("pin")
+        store.fail_before = lambda key: None

@@ -8,6 +8,7 @@ import pytest
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.edits import Tombstone
+from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.errors import ClosedError, UnavailableError
 from tests.engine import settle
 from tests.support.collection_bytes import frontier
@@ -57,6 +58,21 @@ async def test_what_was_pending_before_it_was_opened_counts(lake: Lake) -> None:
     await lake.absorb(frontier(3))
     await (await lake.writer(Appends.DEFINITE)).append([], upper=4)
     await again.append([], upper=5)
+
+
+async def test_what_others_put_on_a_chain_counts_as_far_as_it_was_seen(lake: Lake) -> None:
+    first = await lake.writer(Appends.COMPARE)
+    for upper in (1, 2):
+        await first.append([], upper=upper)
+    lake.knobs |= {"max_pending": 3}
+    again = await lake.writer(Appends.COMPARE)
+    await first.append([], upper=3)
+    with pytest.raises(UpperMismatchError):
+        await again.append([], lower=2, upper=3)  # by which it sees the third one
+    with pytest.raises(UnavailableError, match="3 appends to orders wait for its controller"):
+        await again.append([], lower=3, upper=4)
+    await lake.absorb(frontier(1), await lake.last_of(frontier(0), frontier(1)))
+    await again.append([], lower=3, upper=4)
 
 
 async def test_what_is_in_already_does_not_count(lake: Lake) -> None:
