@@ -24,6 +24,8 @@ DEFAULT_PARTITION_BYTES = 16 << 20
 """Of merged batches, which are compressed: some million rows."""
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_STREAM_LIFETIME_S = 7 * 86_400.0
+STREAM_ONLY = {"startat", "maxtimespertrigger"}
+"""Options of streams, of which a batch read has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +155,25 @@ class CollectionWrite:
 
 def time_of(text: str, kind: TimeKind, option: str) -> Time:
     """A time as text. Raises `InvalidError`."""
-    frontier = Frontier.parse(text, kind)
-    if len(frontier.elements) != 1:
-        raise InvalidError(f"option {option}={text!r}: one time of kind {kind.value}")
-    return kind.time(frontier.elements[0])
+    wanted = "a number, such as 120" if kind is TimeKind.U64 else "a pair, such as (3,0)"
+    try:
+        [time] = Frontier.parse(text, kind).elements
+    except (InvalidError, ValueError):
+        raise InvalidError(f"option {option}={text!r}: a time of this collection is {wanted}") from None
+    return kind.time(time)
 
 
 def check_read_or_stream(options: Mapping[str, str]) -> None:
     """Raise `InvalidError` for options that neither a batch read nor a stream has: where Spark asks for the schema, it
-    does not say which is meant."""
+    does not say which is meant. One that only streams have says that a stream is."""
     try:
         CollectionRead.of(options)
     except InvalidError as error:
         try:
             CollectionStream.of(options)
-        except InvalidError:
-            raise error from None
+        except InvalidError as of_stream:
+            is_stream = any(name.lower() in STREAM_ONLY for name in options)
+            raise (of_stream if is_stream else error) from None
 
 
 def _collection(text: str) -> str:

@@ -19,7 +19,7 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.filtering import ConditionLike
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.lending import LentHold
-from slate_async.collections.core.times import Time
+from slate_async.collections.core.times import Time, TimeKind
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.lending import SharedHold, TaskHold, share_hold
 from slate_async.collections.reader.split import LentVersion, SnapshotSplit, look_ahead, newest_time, split_snapshot
@@ -84,6 +84,10 @@ async def definite(
 ) -> tuple[LentVersion, Time | None]:
     """What is read and at which time, once that is definite; no time: none is definite yet."""
     as_of = options.time(context.schema.kind)
+    if as_of is None and context.schema.kind is not TimeKind.U64:
+        raise slate.InvalidError(
+            f"times of {context.name} are pairs, of which none is the greatest: give option asOf, such as (3,0)"
+        )
     clock = context.runtime.clock
     deadline = clock.monotonic() + options.timeout_s
     while True:

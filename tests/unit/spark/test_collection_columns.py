@@ -175,7 +175,8 @@ PLACE = {"path": "/lake", "collection": "orders"}
         ({"collection": "orders"}, "option path is missing"),
         ({**PLACE, "collection": "Orders"}, "no name of a collection"),
         ({**PLACE, "startKey": "a"}, "unknown option startKey"),
-        ({**PLACE, "asOf": "1", "startAt": "now"}, "unknown option startAt"),
+        ({**PLACE, "asOf": "1", "startAt": "now"}, "unknown option asOf; there are .* startAt"),
+        ({**PLACE, "startat": "soon"}, 'option startAt=.soon.: a time, "since" or "now"'),
         ({**PLACE, "hold": "x"}, "the name of a hold and its beat"),
         ({**PLACE, "timeout": "-1"}, "a positive number of seconds"),
     ],
@@ -199,5 +200,7 @@ def test_options_of_reads_streams_and_writes() -> None:
         with pytest.raises(InvalidError, match="option time="):
             CollectionWrite.of({**PLACE, "time": text})
     for text in ("done", "(1,2)", "x"):
-        with pytest.raises(InvalidError):
+        with pytest.raises(InvalidError, match=r"option asOf=.*: a time of this collection is a number, such as 120"):
             time_of(text, TimeKind.U64, "asOf")
+    with pytest.raises(InvalidError, match=r"option asOf='3': a time of this collection is a pair, such as \(3,0\)"):
+        time_of("3", TimeKind.U64X2, "asOf")

@@ -200,7 +200,7 @@ async def test_a_block_that_is_left_while_it_waits_for_its_time_keeps_nothing(
             slate.UnavailableError,
             r"definite up to 5, and asOf=5 was not within 0\.01 s",
         ),
-        ({"asOf": "(1,2)"}, slate.InvalidError, "no frontier of u64 times"),
+        ({"asOf": "(1,2)"}, slate.InvalidError, "option asOf=.*: a time of this collection is a number"),
         ({"hold": "none:3"}, LeaseLostError, "the hold none of orders"),
         ({"collection": "other"}, slate.NotFoundError, "other"),
     ],
@@ -212,6 +212,12 @@ async def test_a_plan_that_fails_leaves_no_hold(
     with pytest.raises(error, match=words):
         await plan_partitions(options(tmp_path, **given), [], environment)
     assert await holds(tmp_path, environment) == {}
+
+
+async def test_of_pairs_a_time_is_asked_for(tmp_path: Path, environment: slate.Environment) -> None:
+    await make(tmp_path, [], 0, time="u64x2")
+    with pytest.raises(slate.InvalidError, match=r"times of orders are pairs, .*: give option asOf, such as \(3,0\)"):
+        await plan_partitions(options(tmp_path), [], environment)
 
 
 async def test_a_time_that_was_compacted_is_refused(tmp_path: Path, environment: slate.Environment) -> None:
