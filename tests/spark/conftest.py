@@ -15,10 +15,13 @@ from tests.slices import sample
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``kind``: every way a database keeps its log in the long form, else this commit's."""
+    """``kind``: every way a database keeps its log in the long form, else this commit's. ``killed_at``: in which
+    micro-batch a driver is killed; of the first one Spark has not written down where the query began."""
+    full = metafunc.config.getoption("--full")
     if "kind" in metafunc.fixturenames:
-        kinds = KINDS if metafunc.config.getoption("--full") else sample(KINDS, 1, "kind")
-        metafunc.parametrize("kind", kinds, ids=str, scope="module")
+        metafunc.parametrize("kind", KINDS if full else sample(KINDS, 1, "kind"), ids=str, scope="module")
+    if "killed_at" in metafunc.fixturenames:
+        metafunc.parametrize("killed_at", [0, 1] if full else sample([0, 1], 1, "killed at"))
 
 
 LONG = ("test_demo", "test_memory")

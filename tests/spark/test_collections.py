@@ -124,7 +124,7 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(spark: SparkSession, tmp_pat
 
 
 async def test_a_stream_is_written_exactly_once_though_its_driver_is_killed(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, killed_at: int
 ) -> None:
     """Once between parts and commit, as far as that can be hit; each micro-batch is one time of both collections."""
     lake, copy, checkpoint = tmp_path / "lake", tmp_path / "copy", tmp_path / "checkpoint"
@@ -133,7 +133,7 @@ async def test_a_stream_is_written_exactly_once_though_its_driver_is_killed(
     await make(copy, [], appends="compare")
     arguments = ["-m", "tests.spark.collection_driver", str(lake), str(copy), str(checkpoint)]
     async with ChildProcess(arguments) as child, asyncio.timeout(200):
-        part = "orders/1/pending_batches/main/batch_00000000000000000001.*.p00000.obj"
+        part = f"orders/1/pending_batches/main/batch_{killed_at:020}.*.p00000.obj"
         while not list(copy.glob(part)):  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.005)
         os.kill(child.pid, signal.SIGKILL)
