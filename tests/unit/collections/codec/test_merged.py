@@ -125,6 +125,7 @@ def test_the_encoder_says_how_much_it_has() -> None:
 
 
 def test_every_flipped_or_missing_byte_is_corruption() -> None:
+    """P13."""
     encoded = encode_merged(UPDATES, BYTES)
     data = bytes(encoded.data)
     for at in range(len(data)):
