@@ -24,6 +24,8 @@ SIZES = (10**4, 10**5, 10**6, 10**7)
 APPEND_ROWS = 10_000
 TOGETHER = 8
 """Appends that the controller absorbs at once."""
+FEWEST_ROUNDS = 16
+"""Small collections are appended in smaller batches, so that their first round is one of several."""
 LISTING_ETC = 4
 """Requests of an absorb beside its GETs: a listing, the batch, the version, and the boundary of what was deleted."""
 BOUNDED = 5_000
@@ -66,7 +68,7 @@ async def filled(
     rng, writer = np.random.default_rng([turn.number, count]), await writing.writer()
     reader, largest = await writing.reader(), 0
     requests: Counter[str] = Counter()
-    rows = min(APPEND_ROWS, max(count // TOGETHER, 1))
+    rows = min(APPEND_ROWS, max(count // (FEWEST_ROUNDS * TOGETHER), 1))
     appends = -(-count // rows)
     for time in range(appends):
         await writer.append(batch_of(rng, rows, time, different), upper=time + 1)
@@ -173,7 +175,8 @@ FAMILY = Family(
     ),
     one_round,
     notes=(
-        f"Appends of {APPEND_ROWS:,} updates of ever new data, {TOGETHER} absorbed together. The store takes no time.",
+        f"Appends of {APPEND_ROWS:,} updates of ever new data, or {FEWEST_ROUNDS * TOGETHER} smaller ones;"
+        f" {TOGETHER} are absorbed together. The store takes no time.",
         "Rewritten: what the controller wrote into merged batches, the first time included.",
         "Requests: of a controller that works by itself, with one reader; garbage and merges left out. A GET for each"
         " append, which one in the writer's process does not need. For all that is absorbed together a listing, two"
