@@ -6,12 +6,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
     ByteType,
     DataType,
     DateType,
     DecimalType,
-    DoubleType,
     FloatType,
     IntegerType,
     LongType,
@@ -26,38 +24,28 @@ from pyspark.sql.types import (
 from slate_async.codec.arrays import number_array
 from slate_async.collections.core.updates import DIFF, UpdateSchema
 from slate_async.errors import InvalidError
-from slate_async.spark.arrow_types import arrow_schema
+from slate_async.spark.arrow_types import PLAIN, arrow_schema
 
 MOST_DIGITS = 38
 """Of Spark's decimals."""
-_SAME: list[tuple[pa.DataType, DataType]] = [
-    (pa.int8(), ByteType()),
-    (pa.int16(), ShortType()),
-    (pa.int32(), IntegerType()),
-    (pa.int64(), LongType()),
-    (pa.uint8(), ShortType()),
-    (pa.uint16(), IntegerType()),
-    (pa.uint32(), LongType()),
-    (pa.uint64(), DecimalType(20, 0)),
-    (pa.float16(), FloatType()),
-    (pa.float32(), FloatType()),
-    (pa.float64(), DoubleType()),
-    (pa.bool_(), BooleanType()),
-    (pa.string(), StringType()),
-    (pa.large_string(), StringType()),
-    (pa.binary(), BinaryType()),
-    (pa.large_binary(), BinaryType()),
-    (pa.date32(), DateType()),
-    (pa.date64(), DateType()),
-]
+_WIDER: dict[pa.DataType, DataType] = {
+    pa.uint8(): ShortType(),
+    pa.uint16(): IntegerType(),
+    pa.uint32(): LongType(),
+    pa.uint64(): DecimalType(20, 0),
+    pa.float16(): FloatType(),
+    pa.large_string(): StringType(),
+    pa.large_binary(): BinaryType(),
+    pa.date64(): DateType(),
+}
+_KNOWN = {arrow: kind() for kind, arrow in PLAIN.items()} | _WIDER
 
 
 def spark_type(field: pa.Field) -> DataType:
     """That of a data column. Raises `InvalidError` for one that Spark has no type for."""
     kind = field.type
-    for arrow, spark in _SAME:
-        if kind == arrow:
-            return spark
+    if kind in _KNOWN:
+        return _KNOWN[kind]
     if pa.types.is_fixed_size_binary(kind):
         return BinaryType()
     if pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS and 0 <= kind.scale <= kind.precision:
