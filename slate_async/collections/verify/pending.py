@@ -33,10 +33,15 @@ AREA = "pending_batches/"
 
 @dataclass(slots=True)
 class CheckedPending:
-    """The result. ``batches``: that were read whole; ``missing`` counts only under a hold that stood."""
+    """The result.
+
+    batches: that were read whole
+    reach: up to where the merged area and what is pending go without a gap; ``None`` if the head is damaged
+    missing: counts only under a hold that stood"""
 
     batches: int = 0
     rows: int = 0
+    reach: Frontier | None = None
     findings: list[CollectionFinding] = field(default_factory=list)
     missing: list[CollectionFinding] = field(default_factory=list)
     notes: list[CollectionFinding] = field(default_factory=list)
@@ -135,6 +140,7 @@ class PendingCheck:
         head, lowest = self._head, self._lowest
         if head is None or lowest is None:
             return []
+        self._checked.reach = head.upper
         if self._compare:
             taken = await self._chain(found, lowest.upper)
             coverage = taken[-1].end if taken else lowest.upper
@@ -145,6 +151,7 @@ class PendingCheck:
                 if not batch.lower <= coverage:
                     what = f"it begins beyond {coverage}, where all that is pending ends: an append before it is not in"
                     self._checked.notes.append(CollectionFinding(batch.key, None, what))
+        self._checked.reach = head.upper.join(coverage)
         if not self._blind and not head.upper <= coverage:
             what = (
                 f"it goes from {lowest.upper} to {coverage} only, and version {head.version} took in all up to"

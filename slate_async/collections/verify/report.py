@@ -42,6 +42,8 @@ class CollectionVerifyReport:
     """One verification.
 
     version, epoch, lower, upper, since: of the head it began with; 0 and empty if that is damaged
+    reach: up to where all updates can be read, those that are pending beyond ``upper`` included. No object says how
+        far writers came: if the last pending batches are lost, only this shows it, beside the upper of a writer
     versions, merged, pending, holds: versions, merged batches, pending batches and holds that were read
     rows, nbytes: of the objects of those batches
     findings: what is wrong; empty for a sound collection
@@ -53,6 +55,7 @@ class CollectionVerifyReport:
     epoch: int
     lower: str
     upper: str
+    reach: str
     since: str
     versions: int
     merged: int
@@ -71,7 +74,7 @@ class CollectionVerifyReport:
     @classmethod
     def unreadable(cls, name: str, finding: CollectionFinding) -> CollectionVerifyReport:
         """Of a collection of which nothing can be read but ``finding``."""
-        return cls(name, 0, 0, "", "", "", 0, 0, 0, 0, 0, 0, (finding,), ())
+        return cls(name, 0, 0, "", "", "", "", 0, 0, 0, 0, 0, 0, (finding,), ())
 
 
 def finding_of(error: CorruptionError) -> CollectionFinding:

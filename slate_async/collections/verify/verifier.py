@@ -92,6 +92,7 @@ class _Verification:
             epoch=0 if head is None else head.epoch,
             lower="" if head is None else str(head.lower),
             upper="" if head is None else str(head.upper),
+            reach="" if pending.reach is None else str(pending.reach),
             since="" if head is None else str(head.since),
             versions=len(versions.areas),
             merged=len(merged),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from slate_async.collections.codec.description import Description
@@ -21,6 +26,8 @@ from slate_async.runtime.system import end_threads, system_runtime
 from tests.engine import StoreInHand
 from tests.support.collection_bytes import BYTES, COLLECTION, byte_updates, frontier, put_batch
 from tests.unit.collections.used import ROWS, TOKEN, UsedLake, closed, flipped, texts
+
+T = TypeVar("T")
 
 # ---- sound
 
@@ -161,6 +168,44 @@ async def test_a_missing_pending_batch_that_was_absorbed_is_found(lake: UsedLake
     assert any("goes from 10 to 10 only, and version" in text for text in texts(report.findings)), texts(
         report.findings
     )
+
+
+async def test_lost_appends_that_nothing_names_show_in_how_far_it_reaches(lake: UsedLake) -> None:
+    """An append is one object, and no other one knows of it until it is absorbed."""
+    await lake.filled()
+    whole = await lake.verified()
+    assert (whole.upper, whole.reach) == ("30", "40")
+    await lake.store.delete([key for key in await lake.keys("pending_batches/") if "0035_" in key])
+    report = await lake.verified()
+    assert (report.clean, report.upper, report.reach) == (True, "30", "35")
+
+
+class Measuring:
+    """Notes the most that Arrow has allocated, after each step of work."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        result = function()
+        self.most = max(self.most, pa.total_allocated_bytes())
+        return result
+
+
+async def test_a_large_collection_is_verified_within_bounded_memory(lake: UsedLake) -> None:
+    rng = np.random.default_rng(4)
+    writer = await lake.writer(Appends.DEFINITE)
+    for lower in range(16):
+        data = pa.array(rng.integers(10**15, 10**16, 40_000)).cast(pa.string()).cast(pa.binary())
+        columns = [data, pa.array([lower] * 40_000, pa.uint64()), pa.array([1] * 40_000, pa.int64())]
+        await writer.append(pa.table(columns, schema=BYTES.arrow), upper=lower + 1)
+    await (await lake.controller()).settle()
+    context, measuring = lake.reading(), Measuring()
+    before = pa.total_allocated_bytes()
+    report = await verify(replace(context, runtime=replace(context.runtime, offload=measuring)))
+    assert (report.clean, report.rows) == (True, 640_000)
+    assert measuring.most - before < 8 << 20 < 640_000 * 36
 
 
 async def test_files_without_the_end_of_an_object_are_found(tmp_path: Path) -> None:
