@@ -99,6 +99,11 @@ class CorruptionError(SlateError):
         self.offset = offset
 
 
+def said_by(error: CorruptionError) -> str:
+    """What is wrong, without where."""
+    return str(error).removeprefix(f"{error.object_name} at byte {error.offset}: ")
+
+
 class InternalError(SlateError):
     """An invariant of slate_async does not hold. Please report it."""
 

@@ -28,7 +28,8 @@ def translating() -> Iterator[None]:
     except MetaStoreInvalidError as error:
         raise ConfigError(str(error)) from error
     except MetaStoreCorruptionError as error:
-        raise CorruptionError(str(error), object_name=error.object_name) from error
+        said = str(error).removeprefix(f"{error.object_name}: ")  # which the error says itself
+        raise CorruptionError(said, object_name=error.object_name) from error
     except MetaStoreUnavailableError as error:
         raise UnavailableError(str(error)) from error
     except MetaStoreError as error:

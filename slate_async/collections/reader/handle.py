@@ -111,7 +111,8 @@ class ReadHandle(LoopHandle):
                 area, coverage, taken = self._area, self._area.upper, []
             if not reading.may_read(area, time):
                 raise await self._hold.explain(
-                    f"version {area.version} is compacted to {area.since}, past {time}", "merged area"
+                    f"version {area.version} is compacted to {area.since}, past {Frontier([time])}",
+                    f"merged area of {self._context.name}",
                 )
             pin = self._pins.take(area)
             try:

@@ -164,7 +164,7 @@ class Listener:
             try:
                 delta = await self._step()
             except ObjectNotFoundError as error:
-                raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
+                raise await self._source.hold.explain("it is missing", error.key) from error
             finally:
                 self._looking = False
             if delta is not None:
@@ -208,7 +208,7 @@ class Listener:
         if not (reading.may_read(area, as_of) if as_of is not None else reading.may_restart(area, start)):
             asked = start if as_of is None else Frontier([as_of])
             text = f"version {area.version} is compacted to {area.since}, too far for a listener from {asked}"
-            raise await self._source.hold.explain(text, "merged area")
+            raise await self._source.hold.explain(text, f"merged area of {self._source.context.name}")
         self._begin_with(area)
 
     def _begin_with(self, area: Area) -> None:

@@ -113,7 +113,7 @@ class Snapshot:
                 yield await offload.run(partial(expanded, batch, schema)) if expand else batch
                 self._check()
         except ObjectNotFoundError as error:
-            raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
+            raise await self._source.hold.explain("it is missing", error.key) from error
 
     async def to_arrow(self, *, expand: bool = False) -> pa.Table:
         """All rows. ``expand`` and errors: as of `batches`."""
@@ -172,7 +172,7 @@ class Snapshot:
                 spans += await sources.spans_of(self._source.context, source)
                 nbytes += sum(part.nbytes for part in source.parts)
         except ObjectNotFoundError as error:
-            raise await self._source.hold.explain(f"{error.key} is missing", error.key) from error
+            raise await self._source.hold.explain("it is missing", error.key) from error
         parts = splitting.split(spans, min(n, max(1, -(-nbytes // least_bytes))))
         return [Snapshot(self._source, self.pin.again(), self.upper, part) for part in parts]
 

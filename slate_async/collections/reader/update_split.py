@@ -82,7 +82,7 @@ class UpdateSplit:
                         if given.num_rows:
                             yield given
         except ObjectNotFoundError as error:
-            raise await hold.explain(f"{error.key} is missing", error.key) from error
+            raise await hold.explain("it is missing", error.key) from error
 
     def _chosen(self, schema: UpdateSchema, table: pa.Table, lower: Frontier) -> pa.RecordBatch:
         updates = one_batch(table, schema.arrow)

@@ -24,7 +24,7 @@ from metastores.runtime import MetaRuntime
 from slate_async.collections.codec.life import Life, LifeState, decode_life, encode_life
 from slate_async.collections.core.names import is_of_life
 from slate_async.commits import CommitLoop, WriteOutcome
-from slate_async.errors import CorruptionError
+from slate_async.errors import CorruptionError, said_by
 from slate_async.metastore_errors import translated
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
@@ -112,7 +112,7 @@ class LifeRegister:
         try:
             cell = await translated(self._register.read())
         except CorruptionError as error:  # the envelope of the metastore, which knows no collections
-            raise CorruptionError(str(error), object_name=where, offset=error.offset) from error
+            raise CorruptionError(said_by(error), object_name=where, offset=error.offset) from error
         self._head = None if cell is None else decode_life(cell.value, object_name=where)
         self._tag = None if cell is None else cell.tag
         return self._head

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
 from slate_async.collections.codec.version import decode_version, encode_version
@@ -17,10 +18,12 @@ from slate_async.collections.core.area import Area, check_successor
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import TimeKind
 from slate_async.commits import CommitLoop, WriteOutcome
-from slate_async.errors import CorruptionError, InternalError
+from slate_async.errors import CorruptionError, InternalError, said_by
 from slate_async.metastore_errors import translated
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+
+T = TypeVar("T")
 
 
 async def no_files() -> str | None:
@@ -74,10 +77,10 @@ class AreaVersions:
         """The head right now. Raises `CorruptionError` if there was one and there is none any more: then a merged batch
         is there, for which this looks once."""
         known = self._ref  # another task may see the first version while this look is on its way
-        record = await translated(self._metastore.latest())
+        record = await self._asked(self._metastore.latest())
         if record is None and known is None and self._merged_file is not None:
             found = await self._merged_file()
-            record = None if found is None else await translated(self._metastore.latest())
+            record = None if found is None else await self._asked(self._metastore.latest())
             if found is not None and record is None:
                 raise self._lost(f"there is {found}")
             self._merged_file = None
@@ -101,7 +104,7 @@ class AreaVersions:
         try:
             if head is None or ref is None or not self._quiet or not isinstance(self._metastore, Probed):
                 return await self.load()
-            return head if await translated(self._metastore.unchanged(ref)) else await self.load()
+            return head if await self._asked(self._metastore.unchanged(ref)) else await self.load()
         except BaseException:
             self._polled_s = -math.inf
             raise
@@ -112,7 +115,7 @@ class AreaVersions:
             raise InternalError("version 0 of a merged area is not stored")
         check_successor(old, new)
         ref = VersionRef(new.version, self._runtime.ids.token())
-        outcome = await translated(self._metastore.commit(ref, encode_version(new)))
+        outcome = await self._asked(self._metastore.commit(ref, encode_version(new)))
         if isinstance(outcome, Committed):
             return Committed(self._see(new, ref))
         if isinstance(outcome, Unknown):
@@ -129,31 +132,39 @@ class AreaVersions:
 
     async def stored(self) -> list[VersionRef]:
         """All versions that are there, in order. Raises `CorruptionError`, `UnavailableError`."""
-        return await translated(self._metastore.versions())
+        return await self._asked(self._metastore.versions())
 
     async def read(self, ref: VersionRef) -> Area | None:
         """The version ``ref``; ``None`` if it is not there. Raises as `stored`."""
-        record = await translated(self._metastore.read(ref))
+        record = await self._asked(self._metastore.read(ref))
         return None if record is None else self._decoded(record)
 
     async def collect(self, lowest: int, head: Area, *, limit: int | None = None, dry_run: bool = False) -> int:
         """Delete versions below ``lowest``, and what lost attempts left below ``head``, which was read before; at most
         ``limit``, the oldest first. Returns how many (C27)."""
-        refs = await translated(self._metastore.versions())
+        refs = await self._asked(self._metastore.versions())
         as_of = next((ref for ref in refs if ref.version == head.version), None)
         if as_of is None:
             return 0
         retained = [ref for ref in refs if ref.version >= lowest]
-        return await translated(self._metastore.collect(retained, as_of=as_of, limit=limit, dry_run=dry_run))
+        return await self._asked(self._metastore.collect(retained, as_of=as_of, limit=limit, dry_run=dry_run))
 
     async def collect_dead(self) -> int:
         """Delete all versions but the newest, of a life that is over; returns how many (C27)."""
-        refs = await translated(self._metastore.versions())
-        return await translated(self._metastore.collect(refs[-1:], as_of=refs[-1])) if refs else 0
+        refs = await self._asked(self._metastore.versions())
+        return await self._asked(self._metastore.collect(refs[-1:], as_of=refs[-1])) if refs else 0
 
     async def close(self) -> None:
         """Close the metastore. Idempotent."""
         await self._metastore.close()
+
+    async def _asked(self, work: Awaitable[T]) -> T:
+        """What the metastore answers; of damage with the name of the collection, which it does not know."""
+        try:
+            return await translated(work)
+        except CorruptionError as error:
+            said = f"{said_by(error)} (collection {self.name})"
+            raise CorruptionError(said, object_name=error.object_name, offset=error.offset) from error
 
     def _lost(self, why: str) -> CorruptionError:
         text = f"all versions are missing, and {why}; restore them, or name the metastore that has them (metastore=...)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.errors import CorruptionError
+from slate_async.errors import CorruptionError, said_by
 
 CollectionStage = Literal["versions", "merged", "pending"]
 """What a verification is reading."""
@@ -79,5 +79,4 @@ class CollectionVerifyReport:
 
 def finding_of(error: CorruptionError) -> CollectionFinding:
     """What ``error`` says."""
-    said = str(error).removeprefix(f"{error.object_name} at byte {error.offset}: ")
-    return CollectionFinding(error.object_name, error.offset, said.removeprefix(f"{error.object_name}: "))
+    return CollectionFinding(error.object_name, error.offset, said_by(error))

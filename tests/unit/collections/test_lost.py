@@ -87,3 +87,32 @@ async def test_versions_that_outlived_the_folder_are_an_obstacle(store: StoreInH
             await second.create("orders")
         await second.create("others")
     assert [key for key in await keys(store) if key.startswith("orders")] == []
+
+
+@pytest.mark.parametrize("kind", ["register", "version"])
+async def test_damage_names_the_collection_and_the_object_once(lake: Lake, store: StoreInHand, kind: str) -> None:
+    async with await lake.create("orders"):
+        await used(lake)
+    head = max(key for key in await keys(store) if "merged_areas/v0" in key)
+    damaged = "orders/collection" if kind == "register" else head
+    data = bytearray((await store.get(damaged)).data)
+    data[-1] ^= 1
+    await store.put(damaged, bytes(data))
+    async with await opened(store) as other:
+        with pytest.raises(CorruptionError) as raised:
+            await other.collection("orders").reader()
+    text, where = str(raised.value), raised.value.object_name
+    assert where == ("collection of orders" if kind == "register" else head.removeprefix("orders/1/"))
+    assert text.startswith(f"{where} at byte ")
+    assert (text.count("orders"), text.count(where), text.count(" at byte ")) == (1, 1, 1), text
+
+
+async def test_a_missing_object_is_named_once(lake: Lake, store: StoreInHand) -> None:
+    async with await lake.create("orders") as reader:
+        await used(lake)
+        await store.delete([key for key in await keys(store) if "batch_" in key])
+        async with await opened(store) as other, other.collection("orders").reader() as reader:
+            with pytest.raises(CorruptionError, match=r"it is missing, and the hold of [0-9a-f]+ stands") as raised:
+                await (await reader.snapshot(4)).to_arrow()
+    assert str(raised.value).count("batch_") == 1
+    assert str(raised.value).startswith("orders/1/merged_batches/")
