@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from slate_async.database.resources import DatabasePath
     from slate_async.database.snapshot import Snapshot
     from slate_async.database.status import CompactorStatus, ReaderStatus, Status
+    from slate_async.database.transact import UpdateHandle
+    from slate_async.database.transaction import Isolation, Transaction
+    from slate_async.database.transaction_scan import TransactionScan
     from slate_async.engine.changes.change import Change, Op
     from slate_async.engine.changes.feed import ChangeFeed
     from slate_async.engine.changes.options import FromSeq, Initial
@@ -142,6 +145,9 @@ else:
             "slate_async.database.resources": "DatabasePath",
             "slate_async.database.snapshot": "Snapshot",
             "slate_async.database.status": "CompactorStatus ReaderStatus Status",
+            "slate_async.database.transact": "UpdateHandle",
+            "slate_async.database.transaction": "Isolation Transaction",
+            "slate_async.database.transaction_scan": "TransactionScan",
             "slate_async.engine.changes.change": "Change Op",
             "slate_async.engine.changes.feed": "ChangeFeed",
             "slate_async.engine.changes.options": "FromSeq Initial",
@@ -189,7 +195,6 @@ else:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "DONE",
     "Admin",
     "Batches",
     "BlockInspection",
@@ -211,6 +216,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "CorruptionError",
+    "DONE",
     "DatabasePath",
     "DatabaseRelay",
     "Db",
@@ -249,6 +255,7 @@ __all__ = [
     "Inspection",
     "InternalError",
     "InvalidError",
+    "Isolation",
     "KeyPart",
     "Lake",
     "LeaseLostError",
@@ -293,7 +300,10 @@ __all__ = [
     "SumError",
     "TimeLike",
     "TokenMismatchError",
+    "Transaction",
+    "TransactionScan",
     "UnavailableError",
+    "UpdateHandle",
     "UpperMismatchError",
     "VerifyProgress",
     "VerifyReport",

@@ -63,7 +63,22 @@ class ClosedError(SlateError):
 
 
 class ConflictError(SlateError):
-    """A condition did not hold: another process changed, created or removed the thing first."""
+    """A condition did not hold: another process or task changed, created or removed the thing first."""
+
+    key: bytes | None
+    """Of a transaction or a conditional write: a key that another write changed, if one is known."""
+    reason: str | None
+    """Of a transaction or a conditional write: why it was not applied. A transaction names what happened since it
+    began: ``"written"``, ``"ingested"``, ``"expired"``; or what it was: ``"too_old"``, ``"too_large"``, or
+    ``"reopened"`` (the writer opened the database again). A conditional write names how the row is: ``"present"``,
+    ``"absent"``, ``"changed"``."""
+
+    def __init__(
+        self, message: str, *, outcome: Outcome | None = None, key: bytes | None = None, reason: str | None = None
+    ) -> None:
+        super().__init__(message, outcome=outcome)
+        self.key = key
+        self.reason = reason
 
 
 class UnavailableError(SlateError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
@@ -15,6 +15,9 @@ from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.status import Status, writer_status
+from slate_async.database.transact import RETRIES, Transact, UpdateHandle
+from slate_async.database.transaction import Isolation, Transaction
+from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
 from slate_async.engine.checkpoint.manage import Scope
@@ -24,6 +27,7 @@ from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import metadata_closers
 from slate_async.engine.read.errors import about_a_read
+from slate_async.engine.transactions.condition import condition
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
@@ -35,6 +39,8 @@ from slate_async.engine.write.writer import Writer, WriterHost
 from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.storage.log.extent import LogExtent
 from slate_async.types import DELETE, PUT, RowLimits
+
+T = TypeVar("T")
 
 
 class Db(OpenDatabase[WriterReads]):
@@ -66,6 +72,7 @@ class Db(OpenDatabase[WriterReads]):
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
+        self._transact = Transact(TransactionSpace(self._reads, self._guard, self._limits, context.runtime))
         self._updates = WriterUpdates(opened.writer)
         self._feeds = Feeds(
             context,
@@ -93,24 +100,67 @@ class Db(OpenDatabase[WriterReads]):
     # ---- writes
 
     def put(
-        self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+        self,
+        key: BytesLike,
+        value: BytesLike,
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+        if_absent: bool = False,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Set ``key`` (1 to `max_key_bytes`, a setting) to ``value`` (up to `max_value_bytes`); both are checked and
         copied at the call.
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
-        (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
+        (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``.
+
+        if_absent, if_seq, if_value: only if the key is not there; if its row has that sequence number (see `get_row`),
+        or that value. Judged in the step that applies the write; else `ConflictError`, and nothing is applied"""
         # HOT: copy of arguments.key_bytes; 30 ns, 2026-11-23
         if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
             key = key_bytes(key, self._limits)
         # HOT: copy of arguments.value_bytes; 25 ns, 2026-11-23
         if type(value) is not bytes or len(value) > self._max_value_bytes:
             value = value_bytes(value, self._limits)
-        return self._write_row(key, value, PUT, None if ttl is None else ttl_ms(ttl), await_durable)
+        life_ms = None if ttl is None else ttl_ms(ttl)
+        if if_absent or if_seq is not None or if_value is not None:
+            wanted = condition(if_absent, if_seq, if_value)
+            return self._transact.write_if(key, value, life_ms, wanted, await_durable)
+        return self._write_row(key, value, PUT, life_ms, await_durable)
 
-    def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
-        """Remove ``key``; no error if it is not there. Otherwise as `put`."""
-        return self._write_row(key_bytes(key), b"", DELETE, None, await_durable)
+    def delete(
+        self,
+        key: BytesLike,
+        *,
+        await_durable: bool = True,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove ``key``; no error if it is not there, but with a condition. Otherwise as `put`."""
+        key = key_bytes(key)
+        if if_seq is not None or if_value is not None:
+            return self._transact.write_if(key, None, None, condition(False, if_seq, if_value), await_durable)
+        return self._write_row(key, b"", DELETE, None, await_durable)
+
+    def update(
+        self,
+        key: BytesLike,
+        function: Callable[[bytes | None], BytesLike | None],
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """Set ``key`` to what ``function`` makes of its value (``None``: it is not there); ``None`` deletes it.
+
+        No write comes between. Updates of one key wait for one another in order, and share flushes. ``function`` takes
+        no waiting and changes nothing else, for it may be called again. `UpdateHandle.value` is what was made. What
+        ``function`` raises is raised, and nothing is applied. Otherwise as `put`."""
+        own = key_bytes(key, self._limits)
+        if not callable(function):
+            raise InvalidError(f"update takes a function, not {type(function).__name__}", outcome="not_applied")
+        return self._transact.update(own, function, None if ttl is None else ttl_ms(ttl), await_durable)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Apply the rows ``batch`` has at this call atomically: every reader, and every recovery, sees all of them
@@ -118,6 +168,38 @@ class Db(OpenDatabase[WriterReads]):
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
         return self._write_batch(rows_of(batch, self._limits), await_durable)
+
+    # ---- transactions
+
+    def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
+        """A transaction that begins now. Use ``async with``: the end of the block commits, an error gives up.
+
+        Its reads see everything written so far and its own writes. `Transaction.commit` applies those in one step, if
+        nothing that it read was written meanwhile; else it raises `ConflictError`.
+
+        isolation: ``"serializable"``: as if transactions had run one after the other. ``"snapshot"``: only writes of
+        others to keys that it writes, too, are conflicts
+        await_durable: a commit returns when all that was read and written is durable, or else at once
+
+        It is open for `transaction_lifetime_ms` (a setting) at most."""
+        return self._transact.begin(isolation, await_durable)
+
+    def transact(
+        self,
+        function: Callable[[Transaction], Awaitable[T]],
+        *,
+        retries: int = RETRIES,
+        isolation: Isolation = "serializable",
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, T]:
+        """Run ``function`` with a transaction and commit that; on a conflict again, up to ``retries`` times. Returns
+        what ``function`` returned.
+
+        ``function`` may run several times, so it changes nothing but by its transaction. Between attempts passes a
+        random pause; then it waits for others that change the same keys, and after a few conflicts it runs alone: other
+        transactions, updates and conditional writes wait. Raises the last `ConflictError`, and what ``function``
+        raises."""
+        return self._transact.transact(function, retries, isolation, await_durable)
 
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool

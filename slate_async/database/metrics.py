@@ -9,6 +9,7 @@ from metastores.stats import Counted, MetaStats
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.source import ReaderSource
+from slate_async.engine.write.open_transactions import OpenTransactions
 from slate_async.engine.write.writer import Writer
 from slate_async.storage.manifest.driver import ManifestDriver
 
@@ -65,6 +66,16 @@ def writer_counters(writer: Writer, reads: int) -> dict[str, int | float]:
         "ingest.rows": writer.ingests.stats.rows,
         "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
         "backpressure.stalls": writer.admission.stalls,
+        **_transaction_counters(writer.transactions),
+    }
+
+
+def _transaction_counters(transactions: OpenTransactions) -> dict[str, int | float]:
+    stats = transactions.stats
+    return {
+        "transactions.open": len(transactions),
+        "transactions.tracked_bytes": transactions.nbytes,
+        **{f"transactions.{field.name}": getattr(stats, field.name) for field in fields(stats)},
     }
 
 

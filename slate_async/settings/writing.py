@@ -151,3 +151,21 @@ class WriteSettings(BaseSettings):
         ge=0,
         le=3_660 * DAY_MS,
     )
+    transaction_lifetime_ms: int = setting(
+        MINUTE_MS,
+        unit="milliseconds",
+        what='How long a transaction may be open. An older one gets ConflictError with reason="too_old".',
+        why="A transaction that nobody ends keeps SSTs and the keys of recent writes; a minute is many times what a"
+        " request takes.",
+        ge=1,
+        le=DAY_MS,
+    )
+    transaction_memory_bytes: int = setting(
+        64 * MIB,
+        unit="bytes",
+        what="Memory for what open transactions have read, as keys and ranges, and for the keys of rows written since"
+        " the oldest began. At the limit the oldest, or the one that has read most, gets ConflictError.",
+        why="Some 350,000 keys in all. Nothing is kept while no transaction is open.",
+        ge=MIB,
+        le=64 * GIB,
+    )

@@ -97,9 +97,11 @@ class Sequencer:
         handle.seq, handle._create_ms, handle._group = seq, now, group
         return handle
 
-    async def row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
-        """Apply one row, once there is room."""
-        await self._admit(len(key) + len(value) + ROW_OVERHEAD_BYTES)
+    async def row(
+        self, key: bytes, value: bytes, kind: int, ttl_ms: int | None, check: Callable[[], None] | None = None
+    ) -> WriteHandle:
+        """Apply one row, once there is room. ``check`` is called in the very step, and raises if it is not to be."""
+        await self._admit(len(key) + len(value) + ROW_OVERHEAD_BYTES, check)
         large = len(value) > self._skip_bytes
         self._begin(len(key) + len(value), large)
         now = self.tick()
@@ -109,8 +111,8 @@ class Sequencer:
         self.last_seq = seq
         return self._applied(now, large)
 
-    async def batch(self, batch: BatchRows) -> WriteHandle:
-        """Apply a batch in one step, once there is room for all of it."""
+    async def batch(self, batch: BatchRows, check: Callable[[], None] | None = None) -> WriteHandle:
+        """Apply a batch in one step, once there is room for all of it. ``check`` as of `row`."""
         keys, values, kinds, ttls, nbytes = batch
         if not keys:
             self.batches += 1
@@ -132,7 +134,7 @@ class Sequencer:
                 f" {held}; split it, or raise the setting",
                 outcome="not_applied",
             )
-        await self._admit(held)
+        await self._admit(held, check)
         large = nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
         self._begin(nbytes, large, len(keys))
         now = self.tick()
@@ -167,8 +169,9 @@ class Sequencer:
             group.resolve()
         return handle_of(self.last_seq, self.tick(), group, NoRowsHandle)
 
-    async def _admit(self, nbytes: int) -> None:
-        """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
+    async def _admit(self, nbytes: int, check: Callable[[], None] | None = None) -> None:
+        """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused, and
+        what ``check`` raises, which is called last."""
         self._check()
         self.end_lease()
         if not self._admission.try_admit(nbytes):
@@ -179,6 +182,8 @@ class Sequencer:
             await self._wait_out(self._pause, nbytes)
         try:
             self._check()
+            if check is not None:
+                check()
         except SlateError:
             self._admission.release(nbytes)
             raise

@@ -27,6 +27,7 @@ from slate_async.engine.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.log_flusher import LogFlusher
 from slate_async.engine.write.memtables import MemtableEntry
+from slate_async.engine.write.open_transactions import OpenTransactions
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.replay import Replayed
 from slate_async.engine.write.sequencer import Sequencer
@@ -63,8 +64,8 @@ class WriterHost:
 
 class Writer:
     """See the module docstring. Each part owns one thing: `state` the facts, `sequencer` the numbers, `flusher` the
-    log, `l0` and `pressure` what becomes of memtables, `ingests`, `admission` and `pins`. `compactor_role` says which
-    process compacts, as far as known."""
+    log, `l0` and `pressure` what becomes of memtables, `ingests`, `transactions`, `admission` and `pins`.
+    `compactor_role` says which process compacts, as far as known."""
 
     suspended = False
     _loss_reported = False
@@ -148,6 +149,14 @@ class Writer:
             clock=runtime.clock,
             skew_ms=settings.gc_clock_skew_ms,
         )
+        self.transactions = OpenTransactions(
+            state=self.state,
+            sequencer=self.sequencer,
+            clock=runtime.clock,
+            yield_budget=yield_budget,
+            lifetime_ms=settings.transaction_lifetime_ms,
+            memory_bytes=settings.transaction_memory_bytes,
+        )
         self._connect()
 
     def _sequencer(self, replayed: Replayed, settings: Settings, runtime: Runtime) -> Sequencer:
@@ -172,7 +181,7 @@ class Writer:
         signals.connect(
             rows_added=[self.flusher.notify],
             space_wanted=[self.state.freeze_if_idle, self.flusher.notify],
-            memtable_cut=[self.sequencer.end_lease],
+            memtable_cut=[self.sequencer.end_lease, self.transactions.follow],
             memtable_frozen=[self.state.show, self.l0.notify],
             group_full=[self.flusher.notify],
             completed=[self.flusher.notify],
@@ -180,6 +189,7 @@ class Writer:
             released=[self.admission.release],
             adopted=[
                 self.sequencer.adopted,
+                self.transactions.adopted,
                 self.pressure.changed,
                 signals.ssts_changed,
                 self.flusher.notify,
@@ -344,6 +354,7 @@ class Writer:
             before.l0.stats,
             before.ingests.stats,
         )
+        self.transactions.succeed(before.transactions)
         self.pressure.succeed(before.pressure)
         self.admission.stalls += before.admission.stalls
 

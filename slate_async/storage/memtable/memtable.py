@@ -312,6 +312,16 @@ class Memtable:
         rows = len(self._keys)
         return rows if seq >= self.last_seq else self._ahead.first_row_ahead_of(seq, rows)
 
+    def keys_after(self, seq: int) -> Iterator[tuple[int, list[bytes]]]:
+        """The keys of the rows above ``seq`` in write order, cut where numbers leave a gap; each piece with the number
+        of its first row."""
+        row, rows = self.row_after(seq), len(self._keys)
+        while row < rows:
+            ahead = self._ahead.at(row)
+            stop = self._ahead.first_row_above(ahead, rows)
+            yield row + ahead, self._keys[row:stop]
+            row = stop
+
     def seq_written_by(self, time_ms: int) -> int:
         """The sequence number of the newest row created at ``time_ms`` or before, 0 if there is none."""
         row = min(self._create.first_row_above(time_ms, len(self._keys)), len(self._keys)) - 1

@@ -1,0 +1,286 @@
+"""`Transact`: functions run as transactions until they commit, updates of one key, and conditional writes.
+
+All three are transactions. What takes no waiting is done in one step without one: the row is looked up, judged and
+written before anybody else can write.
+
+Rule 32: docs/design/protocol-rules.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from typing import TypeVar
+
+from slate_async.arguments import BytesLike, value_bytes
+from slate_async.database.transaction import Isolation, Transaction
+from slate_async.database.transaction_space import TransactionSpace
+from slate_async.engine.read.live import live_value
+from slate_async.engine.transactions.condition import Condition
+from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
+from slate_async.engine.write.open_transactions import TransactionStats, shown_key
+from slate_async.errors import ConflictError, InvalidError
+from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, RowHit
+
+T = TypeVar("T")
+
+RETRIES = 32
+"""How often `Db.transact` runs a function again, unless the call says."""
+
+ALONE_AFTER = 5
+"""After so many conflicts a function runs alone."""
+
+FIRST_PAUSE_S = 0.001
+MOST_PAUSE_S = 0.05
+"""Between two attempts passes a random part of a pause that doubles."""
+
+ATTEMPTS = 100
+"""So often an update or a conditional write begins anew when other writes come between its read and its write."""
+
+BROKEN = {
+    "present": "is there already",
+    "absent": "is not there",
+    "changed": "is not as the condition has it",
+}
+
+
+class UpdateHandle(WriteHandle):
+    """What an update returns."""
+
+    __slots__ = ("value",)
+
+    value: bytes | None
+    """What the key has now; ``None``: the update deleted it, or left it absent."""
+
+    def __repr__(self) -> str:
+        return f"<UpdateHandle seq={self.seq}{' durable' if self.is_durable else ''}>"
+
+
+class _NothingUpdated(UpdateHandle, NoRowsHandle):
+    __slots__ = ()
+
+
+class Transact:
+    """See the module docstring."""
+
+    def __init__(self, space: TransactionSpace) -> None:
+        self._space = space
+
+    def begin(self, isolation: Isolation, await_durable: bool) -> Transaction:
+        """A new transaction. Raises `InvalidError` for wrong arguments."""
+        if isolation != "serializable" and isolation != "snapshot":
+            raise InvalidError(f"isolation is 'serializable' or 'snapshot', not {isolation!r}", outcome="not_applied")
+        self._space.check("not_applied")
+        return Transaction(self._space, isolation == "serializable", await_durable)
+
+    async def transact(
+        self,
+        function: Callable[[Transaction], Awaitable[T]],
+        retries: int,
+        isolation: Isolation,
+        await_durable: bool,
+    ) -> T:
+        """See `Db.transact`."""
+        if type(retries) is not int or retries < 0:
+            raise InvalidError(f"retries is a number of times, not {retries!r}", outcome="not_applied")
+        space, keys = self._space, set[bytes]()
+        for attempt in range(retries + 1):
+            if attempt:
+                self._stats.retries += 1
+                pause = min(MOST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
+                await space.runtime.clock.sleep(pause * space.runtime.rng.random())
+            tx: Transaction | None = None
+            try:
+                async with self._turn(attempt, keys):
+                    tx = self.begin(isolation, await_durable)
+                    try:
+                        result = await function(tx)
+                        handle = await tx.apply() if tx.is_open else None
+                    finally:
+                        tx.rollback()
+            except ConflictError as conflict:
+                if tx is None or conflict is not tx.conflict or attempt == retries:
+                    raise
+                if conflict.key is not None:
+                    keys.add(conflict.key)
+                continue
+            if handle is not None and await_durable:
+                await handle.durable()
+            return result
+        raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def _turn(self, attempt: int, keys: Iterable[bytes]) -> AsyncIterator[None]:
+        """What an attempt waits for: nothing at first, then for others that change the keys of earlier conflicts, in
+        the end until it may run alone."""
+        space = self._space
+        if not attempt or not space.takes_turns:
+            yield
+        elif attempt < ALONE_AFTER:
+            async with space.turns.of(keys):
+                with space.held():
+                    yield
+        else:
+            self._stats.alone += 1
+            async with space.gate.alone(space.reads.writer.transactions.lifetime_s):
+                with space.held(alone=True):
+                    yield
+
+    # ---- updates
+
+    async def update(
+        self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None, await_durable: bool
+    ) -> UpdateHandle:
+        """See `Db.update`."""
+        space = self._space
+        space.check("not_applied")
+        self._stats.updates += 1
+        made = None if self._queued(key) else self._update_now(key, function, life_ms)
+        if made is None:
+            if not space.takes_turns:
+                made = await self._update(key, function, life_ms)
+            else:
+                await space.turns.take(key)
+                try:
+                    made = await self._update(key, function, life_ms)
+                finally:
+                    space.turns.give(key)
+        await self._settled(made, await_durable)
+        return made
+
+    def _queued(self, key: bytes) -> bool:
+        """Whether a change of ``key`` has to wait for others."""
+        space = self._space
+        return space.shut_out or (key in space.turns and space.takes_turns)
+
+    def _update_now(
+        self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None
+    ) -> UpdateHandle | None:
+        """The update in one step; ``None`` if that takes waiting."""
+        space = self._space
+        writer = space.reads.writer
+        found = writer.state.view.look_up(key, MAX_SEQ)
+        if found is NEEDS_IO:
+            return None
+        value = live_value(found, space.reads.clock.now_ms())
+        new = self._new_value(function(value))
+        if new is None and value is None:
+            return self._nothing(writer.sequencer.newest_group)
+        handle = writer.sequencer.row_now(key, new or b"", DELETE if new is None else PUT, life_ms)
+        return None if handle is None else _updated(handle, new)
+
+    async def _update(
+        self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None
+    ) -> UpdateHandle:
+        made = None if self._space.shut_out else self._update_now(key, function, life_ms)
+        if made is not None:
+            return made
+
+        async def attempt(tx: Transaction) -> UpdateHandle:
+            value = await tx.get(key)
+            new = self._new_value(function(value))
+            if new is not None:
+                tx.put(key, new, ttl=None if life_ms is None else life_ms / 1000)
+            elif value is not None:
+                tx.delete(key)
+            return _updated(await tx.apply(), new)
+
+        return await self._until_applied(attempt)
+
+    def _new_value(self, made: BytesLike | None) -> bytes | None:
+        if isawaitable(made):
+            if hasattr(made, "close"):
+                made.close()
+            raise InvalidError(
+                "update takes a function that returns a value without await; use transact", outcome="not_applied"
+            )
+        return None if made is None else value_bytes(made, self._space.limits)
+
+    def _nothing(self, group: CommitGroup | None) -> UpdateHandle:
+        if group is None:
+            group = CommitGroup()
+            group.resolve()
+        writer = self._space.reads.writer
+        handle = handle_of(writer.sequencer.last_seq, self._space.reads.clock.now_ms(), group, _NothingUpdated)
+        assert isinstance(handle, UpdateHandle)
+        handle.value = None
+        return handle
+
+    # ---- conditional writes
+
+    async def write_if(
+        self, key: bytes, value: bytes | None, life_ms: int | None, condition: Condition, await_durable: bool
+    ) -> WriteHandle:
+        """Put ``value``, or delete if it is ``None``, if the condition holds when that is applied."""
+        space = self._space
+        space.check("not_applied")
+        self._stats.conditional += 1
+        made = None if self._space.shut_out else self._write_now(key, value, life_ms, condition)
+        if made is None:
+
+            async def attempt(tx: Transaction) -> WriteHandle:
+                self._judge(key, condition, await tx.read_row(key))
+                if value is None:
+                    tx.delete(key)
+                else:
+                    tx.put(key, value, ttl=None if life_ms is None else life_ms / 1000)
+                return await tx.apply()
+
+            made = await self._until_applied(attempt)
+        await self._settled(made, await_durable)
+        return made
+
+    def _write_now(
+        self, key: bytes, value: bytes | None, life_ms: int | None, condition: Condition
+    ) -> WriteHandle | None:
+        """The write in one step; ``None`` if that takes waiting."""
+        reads = self._space.reads
+        sequencer = reads.writer.sequencer
+        hit = reads.writer.state.view.get_now(key, reads.clock.now_ms(), sequencer.last_seq)
+        if hit is NEEDS_IO:
+            return None
+        self._judge(key, condition, hit)
+        return sequencer.row_now(key, value or b"", DELETE if value is None else PUT, life_ms)
+
+    def _judge(self, key: bytes, condition: Condition, hit: RowHit | None) -> None:
+        reason = condition.broken(hit)
+        if reason is not None:
+            self._stats.conflicts += 1
+            raise ConflictError(f"key {shown_key(key)} {BROKEN[reason]}", outcome="not_applied", key=key, reason=reason)
+
+    # ---- what both need
+
+    async def _until_applied(self, attempt: Callable[[Transaction], Awaitable[T]]) -> T:
+        """``attempt`` in transactions, until nothing was written between its read and its write."""
+        last: ConflictError | None = None
+        for _ in range(ATTEMPTS):
+            tx = Transaction(self._space, True, False)
+            try:
+                return await attempt(tx)
+            except ConflictError as conflict:
+                if conflict is not tx.conflict:
+                    raise
+                last = conflict
+            finally:
+                tx.rollback()
+        assert last is not None
+        raise last
+
+    async def _settled(self, handle: WriteHandle, await_durable: bool) -> None:
+        if await_durable:
+            await handle.durable()
+        elif self._space.yield_budget.spent():
+            await self._space.yield_budget.yield_now()
+
+    @property
+    def _stats(self) -> TransactionStats:
+        return self._space.reads.writer.transactions.stats
+
+
+def _updated(handle: WriteHandle, value: bytes | None) -> UpdateHandle:
+    kind = _NothingUpdated if isinstance(handle, NoRowsHandle) else UpdateHandle
+    made = handle_of(handle.seq, handle._create_ms, handle._group, kind)
+    assert isinstance(made, UpdateHandle)
+    made.value = value
+    return made

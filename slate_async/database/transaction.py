@@ -1,0 +1,371 @@
+"""`Transaction`: reads of one read point, own writes on top of them, and one commit.
+
+| state | calls | it ends by | next state |
+|---|---|---|---|
+| open | are served | `commit`, from its first step on | over |
+|  |  | `rollback`, the end of its block by an error | over |
+| over | `ClosedError` | nothing |  |
+
+Rule 32: docs/design/protocol-rules.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from slate_async.arguments import BytesLike, Duration, key_bytes, sought_key, ttl_ms, value_bytes
+from slate_async.codec.columns import NO_EXPIRY
+from slate_async.database.transaction_scan import TransactionScan
+from slate_async.database.transaction_space import TransactionSpace
+from slate_async.engine.read.bounds import key_range
+from slate_async.engine.read.live import live_hit
+from slate_async.engine.read.read_point import ReadPoint
+from slate_async.engine.read.source import SnapshotReads
+from slate_async.engine.write.batch import BatchRows
+from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
+from slate_async.errors import ClosedError, ConflictError, InvalidError
+from slate_async.types import DELETE, MAX_KEY_BYTES, NEEDS_IO, PUT, Row, RowHit
+
+Isolation: TypeAlias = Literal["serializable", "snapshot"]
+"""``serializable``: as if transactions had run one after the other; ``snapshot``: of two that write the same key, one
+fails, and what others write to keys that were only read does not matter."""
+
+OwnWrite: TypeAlias = tuple[bytes | None, int | None]
+"""The value, ``None`` for a delete, and the time to live in milliseconds."""
+
+
+class Transaction:
+    """Made by `Db.transaction`. ``async with`` commits at the end of the block, and gives up if the block raises.
+
+    Reads see the database as it was when the transaction began, rows that are not durable yet included, and its own
+    writes. It belongs to one task at a time. Raises `ConflictError` if it cannot commit, at the latest in `commit`;
+    ``key`` and ``reason`` of the error say why. Every other error is as of the database's own calls."""
+
+    __slots__ = (
+        "__weakref__",
+        "_await_durable",
+        "_conflict",
+        "_group",
+        "_open",
+        "_pin",
+        "_point",
+        "_scans",
+        "_serializable",
+        "_snapshot",
+        "_space",
+        "_tracked",
+        "_writer",
+        "_writes",
+    )
+
+    def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool) -> None:
+        writer = space.reads.writer
+        self._space = space
+        self._serializable = serializable
+        self._await_durable = await_durable
+        self._writer = writer
+        self._tracked = tracked = writer.transactions.begin()
+        view = writer.state.view
+        self._point = ReadPoint(view, tracked.seq, space.reads.clock.now_ms())
+        self._pin = view.pin()
+        self._group = writer.sequencer.newest_group
+        self._writes: dict[bytes, OwnWrite] = {}
+        self._snapshot: SnapshotReads | None = None
+        self._scans: dict[TransactionScan, None] = {}  # those that have not ended
+        self._conflict: ConflictError | None = None
+        self._open = True
+
+    # ---- reads
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the newest row that its reads see."""
+        return self._tracked.seq
+
+    def get(self, key: BytesLike) -> Coroutine[Any, Any, bytes | None]:
+        """The value of ``key``, or ``None``."""
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:
+            key = sought_key(key)
+        return self._get(key)
+
+    async def _get(self, key: bytes) -> bytes | None:
+        self._check()
+        own = self._writes.get(key)
+        if own is not None:
+            return own[0]
+        point, space = self._point, self._space
+        self._read(key)
+        space.reads.begun += 1
+        found = point.view.look_up(key, point.max_seq)
+        if found is not None and type(found) is not bytes:
+            return self._value_of(key, await self._hit(key) if found is NEEDS_IO else self._live(found))
+        if space.yield_budget.spent():
+            await space.yield_budget.yield_now()
+            self._check()
+        return found
+
+    def _live(self, found: object) -> RowHit | None:
+        assert isinstance(found, RowHit)
+        return live_hit(found, self._point.now_ms)
+
+    def _value_of(self, key: bytes, hit: RowHit | None) -> bytes | None:
+        if hit is None:
+            return None
+        if hit.expire_ms != NO_EXPIRY and self._serializable:
+            self._tracked.expires(key, hit.expire_ms)
+        return hit.value
+
+    async def _hit(self, key: bytes) -> RowHit | None:
+        hit = await self._stored().hit(key, False)
+        self._check()
+        return hit
+
+    async def read_row(self, key: bytes) -> RowHit | None:
+        """The live row of ``key`` as it is stored, whatever the transaction wrote itself."""
+        self._read(key)
+        hit = await self._hit(key)
+        self._value_of(key, hit)
+        return hit
+
+    def get_many(self, keys: Sequence[BytesLike]) -> Coroutine[Any, Any, list[bytes | None]]:
+        """The values of ``keys`` in their order; each block is read once."""
+        return self._get_many([sought_key(key) for key in keys])
+
+    async def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        self._check()
+        others = [key for key in keys if key not in self._writes]
+        for key in others:
+            self._read(key)
+        values = dict(zip(others, await self._stored().get_many(others, False), strict=True))
+        self._check()
+        if self._serializable and self._point.view.may_expire:
+            for key in others:
+                if values[key] is not None:
+                    self._value_of(key, await self._hit(key))
+        return [self._writes[key][0] if key in self._writes else values[key] for key in keys]
+
+    def get_row(self, key: BytesLike) -> Coroutine[Any, Any, Row | None]:
+        """As `get`, with sequence number, creation time and expiry time. A row that the transaction wrote itself has
+        none yet: `InvalidError`."""
+        return self._get_row(sought_key(key))
+
+    async def _get_row(self, key: bytes) -> Row | None:
+        self._check()
+        if key in self._writes:
+            raise InvalidError(f"{key!r} was written by this transaction, so it has no sequence number yet; use get")
+        hit = await self.read_row(key)
+        if hit is None:
+            return None
+        expire = None if hit.expire_ms == NO_EXPIRY else hit.expire_ms / 1000
+        return Row(key, hit.value, hit.seq, hit.create_ms / 1000, expire)
+
+    def scan(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> TransactionScan:
+        """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, as the transaction sees them
+        at this call. ``async for key, value in tx.scan(...)``.
+
+        What counts as read is the range up to the last row that was taken, all of it once the scan has ended."""
+        self._check()
+        span = key_range(start, end, prefix)
+        own = sorted(key for key in self._writes if span.overlaps(key, key))
+        if reverse:
+            own.reverse()
+        scan = TransactionScan(
+            self._stored(),
+            span,
+            [(key, self._writes[key][0]) for key in own],
+            reverse,
+            limit,
+            self._check,
+            self._tracked if self._serializable else None,
+            self._scan_ended,
+        )
+        self._scans[scan] = None
+        return scan
+
+    def _scan_ended(self, scan: TransactionScan) -> None:
+        """It gives no more rows: what it gave is read."""
+        if self._scans.pop(scan, self) is None and self._open:
+            scan.settle()
+            self._count()
+
+    # ---- writes
+
+    def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
+        """Set ``key`` when the transaction commits, with ``ttl`` for that long from then on. Keys and values are
+        checked and copied at the call."""
+        limits = self._space.limits
+        if type(key) is not bytes or not 0 < len(key) <= limits.max_key_bytes:
+            key = key_bytes(key, limits)
+        if type(value) is not bytes or len(value) > limits.max_value_bytes:
+            value = value_bytes(value, limits)
+        self._check()
+        self._writes[key] = (value, None if ttl is None else ttl_ms(ttl))
+
+    def delete(self, key: BytesLike) -> None:
+        """Remove ``key`` when the transaction commits; no error if it is not there."""
+        key = key_bytes(key)
+        self._check()
+        self._writes[key] = (None, None)
+
+    # ---- its end
+
+    def commit(self) -> Coroutine[Any, Any, WriteHandle]:
+        """Apply its writes in one step, if nothing that it depends on was written since it began; else
+        `ConflictError`, and nothing is applied.
+
+        Returns when all that it read and wrote is durable, or at once with ``await_durable=False``. The transaction is
+        over from the first step on, whatever comes of it. A commit that is cancelled while it waits for durability is
+        in."""
+        return self._commit()
+
+    async def _commit(self) -> WriteHandle:
+        handle = await self.apply()
+        if self._await_durable:
+            await handle.durable()
+        else:
+            budget = self._space.yield_budget
+            if budget.spent():
+                await budget.yield_now()
+        return handle
+
+    async def apply(self) -> WriteHandle:
+        """As `commit`, without waiting until it is durable."""
+        if not self._open:
+            raise ClosedError("the transaction is over; begin another one", outcome="not_applied")
+        self._open = False
+        try:
+            handle = await self._apply()
+        except ConflictError as conflict:
+            self._conflict = conflict
+            raise
+        finally:
+            self._end()
+        self._writer.transactions.stats.committed += 1
+        return handle
+
+    async def _apply(self) -> WriteHandle:
+        space, tracked, writes = self._space, self._tracked, self._writes
+        if space.shut_out:
+            await space.gate.passed()
+        space.check("not_applied")
+        if not writes:
+            return self._read_only()
+        transactions, sequencer = self._writer.transactions, self._writer.sequencer
+        for scan in self._scans:
+            scan.settle()
+        points, spans = (tracked.points, tracked.spans) if self._serializable else (writes, None)
+        after = tracked.seq
+        if sequencer.last_seq != after:
+            after = await transactions.check_ahead(tracked, points, spans)
+
+        def check() -> None:
+            transactions.check(tracked, points, spans, after)
+
+        check()
+        if len(writes) == 1:
+            [(key, (value, life_ms))] = writes.items()
+            kind, stored = (DELETE, b"") if value is None else (PUT, value)
+            handle = sequencer.row_now(key, stored, kind, life_ms)
+            return await sequencer.row(key, stored, kind, life_ms, check) if handle is None else handle
+        return await sequencer.batch(_rows_of(writes), check)
+
+    def _read_only(self) -> WriteHandle:
+        """Nothing was written: it cannot conflict, and is durable when all that it may have read is."""
+        if self._tracked.evicted == "reopened":
+            raise self._writer.transactions.evicted(self._tracked)
+        group = self._group
+        if group is None:
+            group = CommitGroup()
+            group.resolve()
+        return handle_of(self._tracked.seq, self._point.now_ms, group, NoRowsHandle)
+
+    def rollback(self) -> None:
+        """Give it up: nothing is applied. Idempotent; nothing happens after a commit."""
+        if self._open:
+            self._open = False
+            self._end()
+
+    def _end(self) -> None:
+        self._writer.transactions.end(self._tracked)
+        for scan in self._scans:
+            scan.drop()
+        self._scans.clear()
+        if self._snapshot is not None:
+            self._snapshot.close()
+        del self._pin
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None and self._open:
+            await self._commit()
+        else:
+            self.rollback()
+
+    # ---- parts
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes calls: neither committed nor given up."""
+        return self._open
+
+    @property
+    def conflict(self) -> ConflictError | None:
+        """The conflict it ended by."""
+        return self._conflict
+
+    def _check(self) -> None:
+        """Raise unless it is open, followed, and called from its database's loop."""
+        self._space.check("not_applied")
+        if not self._open:
+            raise ClosedError("the transaction is over; begin another one", outcome="not_applied")
+        if self._tracked.evicted is not None:
+            raise self._refused()
+
+    def _refused(self) -> ConflictError:
+        self._conflict = conflict = self._writer.transactions.evicted(self._tracked)
+        return conflict
+
+    def _read(self, key: bytes) -> None:
+        """``key`` is read."""
+        tracked = self._tracked
+        if self._serializable:
+            tracked.add(key)
+            if tracked.nbytes > tracked.counted:
+                self._count()
+
+    def _count(self) -> None:
+        self._writer.transactions.count(self._tracked)
+        if self._tracked.evicted is not None:
+            raise self._refused()
+
+    def _stored(self) -> SnapshotReads:
+        """Its read point, for reads that may have to ask the store."""
+        if self._snapshot is None:
+            self._snapshot = SnapshotReads(self._space.reads, self._point)
+        return self._snapshot
+
+    def __repr__(self) -> str:
+        return f"<Transaction seq={self.seq}{'' if self._open else ' over'}>"
+
+
+def _rows_of(writes: dict[bytes, OwnWrite]) -> BatchRows:
+    """The rows of a commit: one for each key, its last write."""
+    values = [b"" if value is None else value for value, _ in writes.values()]
+    kinds = bytes(DELETE if value is None else PUT for value, _ in writes.values())
+    ttls = [ttl for _, ttl in writes.values()]
+    nbytes = sum(map(len, writes)) + sum(map(len, values))
+    return BatchRows(list(writes), values, kinds, None if not any(ttls) else ttls, nbytes)

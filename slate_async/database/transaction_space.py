@@ -1,0 +1,55 @@
+"""`TransactionSpace`: what all transactions of one open database share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from slate_async.engine.transactions.turns import Gate, KeyTurns
+from slate_async.engine.write.reads import WriterReads
+from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.protocol import Runtime
+from slate_async.types import RowLimits
+
+_alone: ContextVar[frozenset[object]] = ContextVar("slate_async_runs_alone", default=frozenset())
+_held: ContextVar[frozenset[object]] = ContextVar("slate_async_turns_held", default=frozenset())
+
+
+class TransactionSpace:
+    """See the module docstring.
+
+    reads: whose ``writer`` is the current one
+    turns: of those that change the same keys; gate: shut while one runs alone
+    """
+
+    def __init__(self, reads: WriterReads, guard: LoopGuard, limits: RowLimits, runtime: Runtime) -> None:
+        self.reads = reads
+        self.check = guard.check
+        self.limits = limits
+        self.runtime = runtime
+        self.yield_budget = reads.yield_budget
+        self.turns = KeyTurns()
+        self.gate = Gate()
+
+    @property
+    def shut_out(self) -> bool:
+        """Whether the caller has to wait until somebody else no longer runs alone."""
+        return self.gate.shut and self not in _alone.get()
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the caller waits for turns: not inside of what holds some already, which might wait for itself."""
+        return self not in _held.get()
+
+    @contextmanager
+    def held(self, *, alone: bool = False) -> Iterator[None]:
+        """The caller holds turns, or runs ``alone``, for the block."""
+        tokens = [(_held, _held.set(_held.get() | {self}))]
+        if alone:
+            tokens.append((_alone, _alone.set(_alone.get() | {self})))
+        try:
+            yield
+        finally:
+            for variable, token in tokens:
+                variable.reset(token)

@@ -1,0 +1,38 @@
+"""`Condition`: what must hold of a key's row for a conditional write. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from slate_async.arguments import BytesLike, value_bytes
+from slate_async.errors import InvalidError
+from slate_async.types import RowHit
+
+
+class Condition(NamedTuple):
+    """One of them: no live row; a live row with number ``seq``; a live row with ``value``."""
+
+    absent: bool
+    seq: int | None
+    value: bytes | None
+
+    def broken(self, hit: RowHit | None) -> str | None:
+        """Why it does not hold where the key's live row is ``hit``; ``None``: it holds."""
+        if self.absent:
+            return None if hit is None else "present"
+        if hit is None:
+            return "absent"
+        if self.seq is not None:
+            return None if hit.seq == self.seq else "changed"
+        return None if hit.value == self.value else "changed"
+
+
+def condition(if_absent: bool, if_seq: int | None, if_value: BytesLike | None) -> Condition:
+    """The condition that these arguments of a call ask for. Raises `InvalidError` for more than one."""
+    if type(if_absent) is not bool:
+        raise InvalidError(f"if_absent is True or False, not {if_absent!r}", outcome="not_applied")
+    if if_absent + (if_seq is not None) + (if_value is not None) != 1:
+        raise InvalidError("give one of if_absent, if_seq and if_value", outcome="not_applied")
+    if if_seq is not None and (type(if_seq) is not int or if_seq < 1):
+        raise InvalidError(f"if_seq is a row's sequence number, not {if_seq!r}", outcome="not_applied")
+    return Condition(if_absent, if_seq, None if if_value is None else value_bytes(if_value))

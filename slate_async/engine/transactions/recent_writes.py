@@ -1,0 +1,189 @@
+"""`RecentWrites`: which keys were written above a sequence number, for the validation of transactions. Pure.
+
+Rows come in the order of their numbers, in chunks that are indexed when somebody asks: a point is one look into each
+chunk, a range two binary searches. An ingest is known by the key ranges of its SSTs, which may hold keys that it does
+not write.
+
+Invariant: everything written with a number in ``(floor, through]`` is known. `prune` moves the floor up to what the
+oldest open transaction has read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from slate_async.engine.read.key_spans import KeySpans
+
+CHUNK_ROWS = 1024
+ROW_BYTES = 160
+"""What a row takes beside its key: the key's object, its places in the list, the index and the order."""
+
+INGESTED_RANGE_BYTES = 240
+
+
+class Conflict(NamedTuple):
+    """Why a transaction cannot commit: a key that another write changed, and how it did."""
+
+    key: bytes
+    reason: str
+
+
+class WrittenRows:
+    """The keys of rows with neighbouring numbers, the first of which is ``first_seq``."""
+
+    __slots__ = ("_indexed", "_newest", "_order", "_ordered", "first_seq", "keys", "nbytes")
+
+    def __init__(self, first_seq: int) -> None:
+        self.first_seq = first_seq
+        self.keys: list[bytes] = []
+        self.nbytes = 0
+        self._newest: dict[bytes, int] = {}
+        self._indexed = 0
+        self._order: list[bytes] = []
+        self._ordered = 0
+
+    @property
+    def last_seq(self) -> int:
+        """The number of its last row."""
+        return self.first_seq + len(self.keys) - 1
+
+    def add(self, keys: Sequence[bytes]) -> int:
+        """The next rows; by how many bytes it has grown."""
+        self.keys += keys
+        grown = sum(map(len, keys)) + ROW_BYTES * len(keys)
+        self.nbytes += grown
+        return grown
+
+    def written(self, points: Collection[bytes], spans: KeySpans | None, after: int) -> bytes | None:
+        """A key among ``points`` or in ``spans`` that one of its rows above number ``after`` has."""
+        first = max(0, after + 1 - self.first_seq)
+        rows = len(self.keys) - first
+        if points:
+            if len(points) > rows:
+                for key in islice(self.keys, first, None):
+                    if key in points:
+                        return key
+            else:
+                newest = self._index()
+                for key in points:
+                    if newest.get(key, -1) >= first:
+                        return key
+        if spans is None:
+            return None
+        if len(spans.starts) > rows:
+            return next((key for key in islice(self.keys, first, None) if key in spans), None)
+        return self._written_in(spans, first)
+
+    def _written_in(self, spans: KeySpans, first: int) -> bytes | None:
+        newest, order = self._index(), self._in_order()
+        for start, end in zip(spans.starts, spans.ends, strict=True):
+            for at in range(bisect_left(order, start), bisect_left(order, end)):
+                if newest[order[at]] >= first:
+                    return order[at]
+        return None
+
+    def _index(self) -> dict[bytes, int]:
+        rows = len(self.keys)
+        if self._indexed < rows:
+            self._newest.update(zip(islice(self.keys, self._indexed, None), range(self._indexed, rows), strict=True))
+            self._indexed = rows
+        return self._newest
+
+    def _in_order(self) -> list[bytes]:
+        if self._ordered < len(self.keys):
+            self._order = sorted(self._index())
+            self._ordered = len(self.keys)
+        return self._order
+
+
+class RecentWrites:
+    """See the module docstring. ``nbytes``: about what it holds."""
+
+    def __init__(self) -> None:
+        self.floor = self.through = 0
+        self.nbytes = 0
+        self._chunks: list[WrittenRows] = []
+        self._ingests: list[tuple[int, KeySpans, int]] = []  # number of its rows, where they may be, bytes
+
+    def restart(self, seq: int) -> None:
+        """Forget everything: only what is written above ``seq`` matters."""
+        self.floor = self.through = seq
+        if self.nbytes:
+            self._chunks, self._ingests, self.nbytes = [], [], 0
+
+    def add(self, first_seq: int, keys: Sequence[bytes]) -> None:
+        """The keys of the rows ``first_seq``, ``first_seq + 1`` and so on, all above ``through``."""
+        chunks = self._chunks
+        start = 0
+        if chunks and chunks[-1].last_seq + 1 == first_seq:
+            start = min(len(keys), CHUNK_ROWS - len(chunks[-1].keys))
+            self.nbytes += chunks[-1].add(keys[:start])
+        for at in range(start, len(keys), CHUNK_ROWS):
+            chunk = WrittenRows(first_seq + at)
+            self.nbytes += chunk.add(keys[at : at + CHUNK_ROWS])
+            chunks.append(chunk)
+        self.through = first_seq + len(keys) - 1
+
+    def add_ingest(self, seq: int, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """An ingest wrote under the number ``seq``, in the ``ranges`` (both ends included)."""
+        spans, nbytes = KeySpans(), 0
+        for first, last in ranges:
+            spans.add(first, last + b"\0")
+            nbytes += INGESTED_RANGE_BYTES + len(first) + len(last)
+        self._ingests.append((seq, spans, nbytes))
+        self.nbytes += nbytes
+        self.through = max(self.through, seq)
+
+    def prune(self, seq: int) -> None:
+        """No transaction is open that does not see rows up to ``seq``."""
+        self.floor = max(self.floor, seq)
+        stop = bisect_right(self._chunks, seq, key=_last_seq)
+        if stop:
+            self.nbytes -= sum(chunk.nbytes for chunk in self._chunks[:stop])
+            del self._chunks[:stop]
+        while self._ingests and self._ingests[0][0] <= seq:
+            self.nbytes -= self._ingests.pop(0)[2]
+
+    def conflict(self, points: Collection[bytes], spans: KeySpans | None, after: int) -> Conflict | None:
+        """A key among ``points`` or in ``spans`` that was written above number ``after``, which is not below the
+        floor."""
+        return next((found for _, found in self.steps(points, spans, after) if found is not None), None)
+
+    def steps(
+        self, points: Collection[bytes], spans: KeySpans | None, after: int
+    ) -> Iterator[tuple[int, Conflict | None]]:
+        """As `conflict`, a chunk a step: up to which number that is judged, and what was found. Rows added meanwhile
+        are judged too."""
+        found = self._ingested(points, spans, after)
+        yield after, found
+        while (at := bisect_right(self._chunks, after, key=_last_seq)) < len(self._chunks):
+            chunk = self._chunks[at]
+            key = chunk.written(points, spans, after)
+            found = self._ingested(points, spans, after) if key is None else Conflict(key, "written")
+            after = chunk.last_seq  # of now: it may grow until the next step
+            yield after, found
+
+    def _ingested(self, points: Collection[bytes], spans: KeySpans | None, after: int) -> Conflict | None:
+        for seq, ingested, _ in self._ingests:
+            if seq > after and (key := _met(points, spans, ingested)) is not None:
+                return Conflict(key, "ingested")
+        return None
+
+
+def _last_seq(chunk: WrittenRows) -> int:
+    return chunk.last_seq
+
+
+def _met(points: Collection[bytes], spans: KeySpans | None, ingested: KeySpans) -> bytes | None:
+    """A key that was read and that ``ingested`` may have."""
+    found = next((key for key in points if key in ingested), None)
+    if found is not None or spans is None:
+        return found
+    for start, end in zip(spans.starts, spans.ends, strict=True):
+        at = bisect_right(ingested.ends, start)
+        if at < len(ingested.starts) and ingested.starts[at] < end:
+            return max(start, ingested.starts[at])
+    return None

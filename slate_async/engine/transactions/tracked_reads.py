@@ -1,0 +1,89 @@
+"""`TrackedReads`: what one open transaction has read, as keys and ranges of keys. Pure."""
+
+from __future__ import annotations
+
+from slate_async.codec.columns import NO_EXPIRY
+from slate_async.engine.read.key_spans import KeySpans
+from slate_async.types import MAX_KEY_BYTES
+
+MOST_POINTS = 100_000
+"""A transaction that reads more keys one by one is validated by ranges that hold them."""
+
+RANGES_OF_POINTS = 1_000
+"""So many ranges `MOST_POINTS` keys become."""
+
+POINT_BYTES = 112
+"""What a key takes beside its bytes: the object, and its place in a dictionary."""
+
+RANGE_BYTES = 240
+FIRST_BYTES = 1_024
+"""A transaction is counted with so much from its beginning, and then in steps of as much: always with what it has, or
+more."""
+
+AFTER_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
+"""The end of a range without one: above every key."""
+
+
+class TrackedReads:
+    """See the module docstring.
+
+    seq: rows up to here are seen by the reads; began: when, monotonic seconds
+    points: the keys read one by one, in the order of their first reads
+    expires_ms, expiring: when the first of the rows that were read expires, and its key
+    nbytes, counted: bytes held; with how many it is counted among all
+    evicted: why it is not followed any more and cannot commit; ``None`` while it is
+    """
+
+    __slots__ = ("began", "counted", "evicted", "expires_ms", "expiring", "nbytes", "points", "seq", "spans")
+
+    def __init__(self, seq: int, began: float) -> None:
+        self.seq = seq
+        self.began = began
+        self.points: dict[bytes, None] = {}
+        self.spans: KeySpans | None = None
+        self.expires_ms: int = NO_EXPIRY
+        self.expiring = b""
+        self.nbytes = 0
+        self.counted = FIRST_BYTES
+        self.evicted: str | None = None
+
+    def add(self, key: bytes) -> None:
+        """``key`` was read, whether it was there or not."""
+        points = self.points
+        if key in points:
+            return
+        points[key] = None
+        self.nbytes += len(key) + POINT_BYTES
+        if len(points) > MOST_POINTS:
+            self._widen()
+
+    def add_range(self, start: bytes | None, end: bytes | None) -> None:
+        """The keys of ``[start, end)`` were read, whether they were there or not; ``None`` is unbounded."""
+        first, stop = start or b"", AFTER_ALL_KEYS if end is None else end
+        if first >= stop:
+            return
+        if self.spans is None:
+            self.spans = KeySpans()
+        before = len(self.spans.starts)
+        self.spans.add(first, stop)
+        if len(self.spans.starts) > before:
+            self.nbytes += RANGE_BYTES + len(first) + (0 if end is None else len(end))
+
+    def expires(self, key: bytes, expire_ms: int) -> None:
+        """The row of ``key`` was read and vanishes at ``expire_ms``."""
+        if expire_ms < self.expires_ms:
+            self.expires_ms, self.expiring = expire_ms, key
+
+    def _widen(self) -> None:
+        """Keys become ranges, each from one key to another with none left out between."""
+        keys = sorted(self.points)
+        self.nbytes -= sum(map(len, keys)) + POINT_BYTES * len(keys)
+        self.points.clear()
+        width = -(-len(keys) // RANGES_OF_POINTS)
+        for at in range(0, len(keys), width):
+            self.add_range(keys[at], keys[min(at + width, len(keys)) - 1] + b"\0")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was read."""
+        return bool(self.points) or self.spans is not None

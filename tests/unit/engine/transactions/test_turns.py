@@ -1,0 +1,79 @@
+"""Turns by key, and the gate."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from slate_async.engine.transactions.turns import Gate, KeyTurns
+
+
+async def test_turns_of_a_key_come_in_order_and_leave_nothing() -> None:
+    turns, order = KeyTurns(), list[int]()
+
+    async def work(number: int) -> None:
+        async with turns.of([b"k"]):
+            order.append(number)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(work(number) for number in range(20)))
+    assert order == list(range(20))
+    assert b"k" not in turns
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_cancelled_waiter_keeps_nobody_waiting(steps: int) -> None:
+    turns = KeyTurns()
+    await turns.take(b"k")
+    waiting = asyncio.create_task(turns.take(b"k"))
+    last = asyncio.create_task(turns.take(b"k"))
+    await asyncio.sleep(0)
+    if steps >= 3:
+        turns.give(b"k")
+    for _ in range(steps % 3):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    done = (await asyncio.gather(waiting, return_exceptions=True))[0]
+    if steps < 3 or done is None:
+        turns.give(b"k")
+    async with asyncio.timeout(5):
+        await last
+    turns.give(b"k")
+    assert b"k" not in turns
+
+
+async def test_two_that_want_the_same_keys_do_not_wait_for_one_another() -> None:
+    turns = KeyTurns()
+
+    async def work(keys: list[bytes]) -> None:
+        for _ in range(20):
+            async with turns.of(keys):
+                await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(work([b"a", b"b"]), work([b"b", b"a"]), work([b"b", b"b"]))
+
+
+async def test_while_one_runs_alone_others_wait_but_not_for_ever() -> None:
+    gate, order = Gate(), list[str]()
+
+    async def alone(name: str, most_s: float = 5.0) -> None:
+        async with gate.alone(most_s):
+            order.append(name)
+            await asyncio.sleep(0.02)
+            order.append(name)
+
+    async def other() -> None:
+        await asyncio.sleep(0)
+        assert gate.shut
+        await gate.passed()
+        order.append("other")
+
+    await asyncio.gather(alone("first"), alone("second"), other())
+    assert order == ["first", "first", "second", "second", "other"] or order[:2] == ["first", "first"]
+    assert not gate.shut
+    async with gate.alone(0.01):
+        async with asyncio.timeout(5):
+            await gate.passed()
+        assert not gate.shut
