@@ -136,14 +136,18 @@ class Transact:
         space = self._space
         space.check("not_applied")
         self._stats.updates += 1
-        made = None if self._queued(key) else self._update_now(key, function, life_ms)
+        queued = self._queued(key)
+        made = None if queued else self._update_now(key, function, life_ms)
         if made is None:
             if not space.takes_turns:
                 made = await self._update(key, function, life_ms)
             else:
                 await space.turns.take(key)
                 try:
-                    made = await self._update(key, function, life_ms)
+                    if queued and not space.shut_out:
+                        made = self._update_now(key, function, life_ms)
+                    if made is None:
+                        made = await self._update(key, function, life_ms)
                 finally:
                     space.turns.give(key)
         await self._settled(made, await_durable)
@@ -173,10 +177,6 @@ class Transact:
     async def _update(
         self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None
     ) -> UpdateHandle:
-        made = None if self._space.shut_out else self._update_now(key, function, life_ms)
-        if made is not None:
-            return made
-
         async def attempt(tx: Transaction) -> UpdateHandle:
             value = await tx.get(key)
             new = self._new_value(function(value))

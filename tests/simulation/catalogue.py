@@ -10,6 +10,7 @@ from tests.simulation.rules.place_table import PLACE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
 from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
+from tests.simulation.rules.transaction_table import TRANSACTION_SWITCHES
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.engine import DUEL, ENGINE, INGEST
 from tests.simulation.scenarios.engine.outages import OUTAGES
@@ -28,6 +29,7 @@ from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
+from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
 
 ENGINE_SWITCHES = (
     *SWITCHES,
@@ -37,6 +39,7 @@ ENGINE_SWITCHES = (
     *REGION_SWITCHES,
     *OUTAGE_SWITCHES,
     *STANDBY_SWITCHES,
+    *TRANSACTION_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
 ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
@@ -56,6 +59,7 @@ _ALL = (
     *LAKES,
     *_LIVES,
     *STANDBY,
+    *TRANSACTIONS,
     DUEL,
     *_SCRIPTS,
     *_RULES,

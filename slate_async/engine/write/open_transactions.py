@@ -161,8 +161,13 @@ class OpenTransactions:
 
     # ---- what is written meanwhile
 
+    def follow_cut(self) -> None:
+        """Rows are about to be cut into a segment, and may leave memory after that."""
+        if self._open:
+            self.follow()
+
     def follow(self) -> None:
-        """Take in the keys of new rows; before rows may leave their memtable."""
+        """Take in the keys of new rows."""
         recent = self._recent
         if not self._open or self._sequencer.last_seq <= recent.through:
             return

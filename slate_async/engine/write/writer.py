@@ -181,7 +181,7 @@ class Writer:
         signals.connect(
             rows_added=[self.flusher.notify],
             space_wanted=[self.state.freeze_if_idle, self.flusher.notify],
-            memtable_cut=[self.sequencer.end_lease, self.transactions.follow],
+            memtable_cut=[self.sequencer.end_lease, self.transactions.follow_cut],
             memtable_frozen=[self.state.show, self.l0.notify],
             group_full=[self.flusher.notify],
             completed=[self.flusher.notify],

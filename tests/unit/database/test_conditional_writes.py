@@ -47,7 +47,7 @@ async def test_a_write_is_applied_if_its_condition_holds(db: slate.Db, flushed: 
     await db.delete(b"k", if_value=b"4")
     assert await contents(db) == {}
     metrics = db.metrics()
-    assert (metrics["transactions.conditional"], metrics["transactions.conflicts"]) == (14, 9)
+    assert (metrics["transactions.conditional"], metrics["transactions.conflicts"]) == (15, 9)
     assert metrics["transactions.open"] == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.engine.write import open_transactions
-from tests.engine import START_MS, Kind, ManualClock, contents, memory_store, open_db, settle, starts
+from tests.engine import START_MS, Kind, ManualClock, StoreInHand, contents, memory_store, open_db, settle, starts
 
 ISOLATIONS: list[Any] = ["serializable", "snapshot"]
 
@@ -335,20 +335,31 @@ async def test_a_row_with_a_time_to_live_expires_after_its_commit(db: slate.Db, 
 
 
 async def test_a_commit_returns_when_what_it_read_is_durable(kind: Kind) -> None:
-    async with open_db(memory_store(), kind, flush_interval_ms=60_000, flush_at_once=False) as db:
-        await db.put(b"a", b"1", await_durable=False)
-        tx = db.transaction()
-        assert await tx.get(b"a") == b"1"
-        (committing,) = starts(tx.commit())
+    store = StoreInHand(memory_store())
+    async with open_db(store, kind) as db:
+        await db.put(b"a", b"1")
+        store.hold = True
+        await db.put(b"a", b"2", await_durable=False)
+        reading, not_waiting = db.transaction(), db.transaction(await_durable=False)
+        for tx in (reading, not_waiting):
+            assert await tx.get(b"a") == b"2"
+        handle = await not_waiting.commit()
+        assert not handle.is_durable
+        (committing,) = starts(reading.commit())
         await settle()
         assert not committing.done()
-        await db.flush()
-        assert (await committing).is_durable
-        async with db.transaction() as tx:
-            assert await tx.get(b"a") == b"1"  # which is durable, so that nothing is waited for
         async with db.transaction(await_durable=False) as tx:
-            tx.put(b"a", b"2")
+            tx.put(b"a", b"3")
         assert await db.get(b"a", durable=True) == b"1"
+        (writing,) = starts(db.update(b"a", lambda value: (value or b"") + b"4"))
+        await settle()
+        assert not writing.done()
+        store.release()
+        assert (await committing).is_durable
+        assert (await writing).value == b"34"
+        assert handle.is_durable
+        async with db.transaction() as tx:
+            assert await tx.get(b"a") == b"34"  # which is durable, so that nothing is waited for
 
 
 # ---- bounds
@@ -459,7 +470,7 @@ async def test_wrong_arguments_are_refused(db: slate.Db) -> None:
             lambda: tx.delete(b""),
             lambda: tx.scan(limit=-1),
             lambda: tx.scan(text),
-            lambda: tx.scan(b"b", prefix=b"a"),
+            lambda: tx.scan(b"c", prefix=b"a"),
         ):
             with pytest.raises(slate.InvalidError):
                 call()
@@ -467,7 +478,9 @@ async def test_wrong_arguments_are_refused(db: slate.Db) -> None:
 
 
 async def test_a_commit_that_is_too_large_applies_nothing(kind: Kind) -> None:
-    async with open_db(memory_store(), kind, replay_memory_bytes=1 << 20, reader_memtable_bytes=1 << 17) as db:
+    async with open_db(
+        memory_store(), kind, decode_memory_bytes=1 << 20, max_value_bytes=1 << 17, flush_bytes=1 << 16
+    ) as db:
         tx = db.transaction()
         for number in range(10):
             tx.put(b"%d" % number, bytes(1 << 17))

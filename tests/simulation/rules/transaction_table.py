@@ -1,0 +1,96 @@
+"""The parts of rule 32, each with the way to break it: what a transaction is judged by, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from slate_async.database.transaction import Transaction
+from slate_async.engine.transactions.tracked_reads import TrackedReads
+from slate_async.engine.write.open_transactions import OpenTransactions
+from slate_async.engine.write.sequencer import Sequencer
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
+from tests.simulation.scenarios.transactions.session import TransactionSession
+
+TROUBLED, _, CALM = TRANSACTIONS
+_apply = Transaction._apply
+_admit = Sequencer._admit
+
+
+def nothing(*_: object) -> None:
+    """Do not."""
+
+
+async def judged_too_early(self: Transaction) -> Any:
+    """What it depends on is judged, and applied a little later."""
+    transactions, tracked = self._writer.transactions, self._tracked
+    for scan in self._scans:
+        scan.settle()
+    if self._serializable and self._writes:
+        transactions.check(tracked, tracked.points, tracked.spans, tracked.seq)
+    await asyncio.sleep(0.001)
+    tracked.points, tracked.spans = {}, None
+    return await _apply(self)
+
+
+async def judged_before_waiting(self: Sequencer, nbytes: int, check: Callable[[], None] | None = None) -> None:
+    """Nothing is judged after a wait for room."""
+    await _admit(self, nbytes)
+
+
+async def without_waiting(self: Transaction) -> Any:
+    """One that only read is over at once."""
+    handle = await self.apply()
+    if self._writes:
+        await handle.durable()
+    return handle
+
+
+def _switch(name: str, broken: str, *patches: Patch, within: int, stage: Any = CALM) -> Switch:
+    return Switch(f"32-{name}", "32", broken, patches, within=within, stage=stage)
+
+
+TRANSACTION_SWITCHES: Sequence[Switch] = (
+    _switch(
+        "points", "a commit is not judged by the keys that were read", Patch(TrackedReads, "add", nothing), within=20
+    ),
+    _switch(
+        "ranges",
+        "a commit is not judged by the ranges that were scanned",
+        Patch(TrackedReads, "add_range", nothing),
+        within=20,
+    ),
+    _switch(
+        "snapshot",
+        "a commit is judged by what it writes alone",
+        Patch(TransactionSession, "isolation", "snapshot"),
+        within=20,
+    ),
+    _switch(
+        "step",
+        "a commit is applied in a later step than it is judged in",
+        Patch(Transaction, "_apply", judged_too_early),
+        within=20,
+    ),
+    _switch(
+        "room",
+        "a commit that waits for room is judged before alone",
+        Patch(Sequencer, "_admit", judged_before_waiting),
+        within=200,
+    ),
+    _switch(
+        "flushed",
+        "rows that leave memory are not remembered",
+        Patch(OpenTransactions, "follow_cut", nothing),
+        within=200,
+    ),
+    _switch(
+        "durable",
+        "a commit that only read waits for nothing",
+        Patch(Transaction, "_commit", without_waiting),
+        within=400,
+        stage=TROUBLED,
+    ),
+)
