@@ -96,11 +96,11 @@ class Transact:
                     tx = self.begin(isolation, await_durable)
                     try:
                         result = await function(tx)
-                        handle = await tx.apply() if tx.is_open else None
+                        handle = await tx._apply() if tx.is_open else None
                     finally:
                         tx.rollback()
             except ConflictError as conflict:
-                if tx is None or conflict is not tx.conflict or attempt == retries:
+                if tx is None or conflict is not tx._conflict or attempt == retries:
                     raise
                 if conflict.key is not None:
                     keys.add(conflict.key)
@@ -184,7 +184,7 @@ class Transact:
                 tx.put(key, new, ttl=None if life_ms is None else life_ms / 1000)
             elif value is not None:
                 tx.delete(key)
-            return _updated(await tx.apply(), new)
+            return _updated(await tx._apply(), new)
 
         return await self._until_applied(attempt)
 
@@ -220,12 +220,12 @@ class Transact:
         if made is None:
 
             async def attempt(tx: Transaction) -> WriteHandle:
-                self._judge(key, condition, await tx.read_row(key))
+                self._judge(key, condition, await tx._read_row(key))
                 if value is None:
                     tx.delete(key)
                 else:
                     tx.put(key, value, ttl=None if life_ms is None else life_ms / 1000)
-                return await tx.apply()
+                return await tx._apply()
 
             made = await self._until_applied(attempt)
         await self._settled(made, await_durable)
@@ -259,7 +259,7 @@ class Transact:
             try:
                 return await attempt(tx)
             except ConflictError as conflict:
-                if conflict is not tx.conflict:
+                if conflict is not tx._conflict:
                     raise
                 last = conflict
             finally:

@@ -122,7 +122,7 @@ class Transaction:
         self._check()
         return hit
 
-    async def read_row(self, key: bytes) -> RowHit | None:
+    async def _read_row(self, key: bytes) -> RowHit | None:
         """The live row of ``key`` as it is stored, whatever the transaction wrote itself."""
         self._read(key)
         hit = await self._hit(key)
@@ -155,7 +155,7 @@ class Transaction:
         self._check()
         if key in self._writes:
             raise InvalidError(f"{key!r} was written by this transaction, so it has no sequence number yet; use get")
-        hit = await self.read_row(key)
+        hit = await self._read_row(key)
         if hit is None:
             return None
         expire = None if hit.expire_ms == NO_EXPIRY else hit.expire_ms / 1000
@@ -229,7 +229,7 @@ class Transaction:
         return self._commit()
 
     async def _commit(self) -> WriteHandle:
-        handle = await self.apply()
+        handle = await self._apply()
         if self._await_durable:
             await handle.durable()
         else:
@@ -238,13 +238,13 @@ class Transaction:
                 await budget.yield_now()
         return handle
 
-    async def apply(self) -> WriteHandle:
+    async def _apply(self) -> WriteHandle:
         """As `commit`, without waiting until it is durable."""
         if not self._open:
             raise ClosedError("the transaction is over; begin another one", outcome="not_applied")
         self._open = False
         try:
-            handle = await self._apply()
+            handle = await self._judged_and_applied()
         except ConflictError as conflict:
             self._conflict = conflict
             raise
@@ -253,7 +253,7 @@ class Transaction:
         self._writer.transactions.stats.committed += 1
         return handle
 
-    async def _apply(self) -> WriteHandle:
+    async def _judged_and_applied(self) -> WriteHandle:
         space, tracked, writes = self._space, self._tracked, self._writes
         if space.shut_out:
             await space.gate.passed()
@@ -321,11 +321,6 @@ class Transaction:
     def is_open(self) -> bool:
         """Whether it takes calls: neither committed nor given up."""
         return self._open
-
-    @property
-    def conflict(self) -> ConflictError | None:
-        """The conflict it ended by."""
-        return self._conflict
 
     def _check(self) -> None:
         """Raise unless it is open, followed, and called from its database's loop."""

@@ -14,8 +14,13 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from slate_async.errors import ClosedError, InvalidError
 
@@ -88,6 +93,38 @@ class _Call(Generic[T]):
         return result  # type: ignore[return-value]  # it was made, or there is an error
 
 
+Ask: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function in the thread of a caller that waits, and gives what it returned or raises what it raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    context: Context
+    function: Callable[[], Any]
+    reply: asyncio.Future[Any]
+
+    def answer(self) -> Callable[[], None]:
+        """Run it, in the caller's thread; what is to be called in the loop then."""
+        try:
+            result = self.context.run(self.function)
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            return partial(self._settle, self.reply.set_exception, error)
+        return partial(self._settle, self.reply.set_result, result)
+
+    def _settle(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        if not self.reply.done():
+            settle(outcome)
+
+
+def _next_of(asked: SimpleQueue[_Asked | None]) -> _Asked | None:
+    """The next one. A signal that comes just before it is waited for is seen only after that."""
+    while True:
+        try:
+            return asked.get(timeout=SIGNALS_S)
+        except Empty:
+            continue
+
+
 class LoopThread:
     """See the module docstring. ``name``: of the thread."""
 
@@ -132,6 +169,30 @@ class LoopThread:
         """As `run`; what is there in spite of an interrupt is given to ``undo``."""
         return self._wait(_Call(function, undo))
 
+    def run_asking(self, make: Callable[[Ask], Awaitable[T]]) -> T:
+        """What ``await make(ask)`` gives in the loop. What ``make`` gives to ``ask`` runs in the caller's thread
+        meanwhile, in the context of the task that asks. Interrupted as `run`."""
+        self.check()
+        asked: SimpleQueue[_Asked | None] = SimpleQueue()
+
+        async def ask(function: Callable[[], Any]) -> Any:
+            reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            asked.put(_Asked(copy_context(), function, reply))
+            return await reply
+
+        async def whole() -> T:
+            try:
+                return await make(ask)
+            finally:
+                asked.put(None)
+
+        call = _Call(whole, None)
+        with self._started(call):
+            while (step := _next_of(asked)) is not None:
+                self._loop.call_soon_threadsafe(step.answer())
+            call.wait()
+        return call.outcome()
+
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What ``function(...)``, which does not wait, gives in the loop."""
 
@@ -142,16 +203,22 @@ class LoopThread:
 
     def _wait(self, call: _Call[T]) -> T:
         self.check()
+        with self._started(call):
+            call.wait()
+        return call.outcome()
+
+    @contextmanager
+    def _started(self, call: _Call[T]) -> Iterator[None]:
+        """``call`` begins; if the block is interrupted, it is ended and waited for."""
         loop = self._loop
         try:
             loop.call_soon_threadsafe(call.start)
-            call.wait()
+            yield
         except BaseException:
             end = _Call(call.abandon, None)  # one more call: the lock of the first may be taken already
             loop.call_soon_threadsafe(end.start)
             end.wait()
             raise
-        return call.outcome()
 
     def begin(self, make: Callable[[], Awaitable[Any]]) -> None:
         """Begin what nobody waits for; from any thread. Nothing once the loop is ending: then everything is closed."""

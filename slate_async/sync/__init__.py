@@ -17,7 +17,7 @@ from slate_async.late_names import late_names
 from slate_async.sync.admin import Admin, Ingests, Inspection
 from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.compactor import DbCompactor
-from slate_async.sync.db import Db, WriteHandle
+from slate_async.sync.db import Db
 from slate_async.sync.environment import Environment
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.garbage_collector import GarbageCollector
@@ -35,6 +35,8 @@ from slate_async.sync.readable import Readable
 from slate_async.sync.reader import DbReader
 from slate_async.sync.scan import Scan
 from slate_async.sync.snapshot import Snapshot
+from slate_async.sync.transaction import Transaction, TransactionScan
+from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
 if TYPE_CHECKING:
     from slate_async.sync.lake import Collection, Lake, open_collections
@@ -60,6 +62,9 @@ __all__ = [
     "Readable",
     "Scan",
     "Snapshot",
+    "Transaction",
+    "TransactionScan",
+    "UpdateHandle",
     "WriteBatch",
     "WriteHandle",
     "open",

@@ -1,47 +1,24 @@
-"""`Db` and `WriteHandle`: a database as its writer."""
+"""`Db`: a database as its writer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
+from slate_async.database import transact
 from slate_async.database.status import Status
+from slate_async.database.transaction import Isolation
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
-from slate_async.runtime.loop_thread import LoopThread
+from slate_async.runtime.loop_thread import Ask, LoopThread
 from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.open_database import OpenDatabase
+from slate_async.sync.transaction import Transaction
+from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
-
-class WriteHandle:
-    """What a write returns."""
-
-    __slots__ = ("_handle", "_loop", "seq")
-
-    seq: int
-    """Sequence number of the last row written."""
-
-    def __init__(self, loop: LoopThread, handle: group.WriteHandle) -> None:
-        self._loop = loop
-        self._handle = handle
-        self.seq = handle.seq
-
-    @property
-    def create_time(self) -> float:
-        """Seconds since the Unix epoch, the creation time of its rows."""
-        return self._handle.create_time
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether the write is in the object store for good already."""
-        return self._handle.is_durable
-
-    def durable(self) -> None:
-        """Wait until the write is in the object store for good. Raises as `slate_async.WriteHandle.durable`."""
-        self._loop.run(self._handle.durable)
-
-    def __repr__(self) -> str:
-        return repr(self._handle).replace("<", "<sync ", 1)
+T = TypeVar("T")
 
 
 class Db(OpenDatabase[asynchronous.Db]):
@@ -55,16 +32,80 @@ class Db(OpenDatabase[asynchronous.Db]):
         self.checkpoints = Checkpoints(loop, db.checkpoints)
 
     def put(
-        self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+        self,
+        key: BytesLike,
+        value: BytesLike,
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+        if_absent: bool = False,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
     ) -> WriteHandle:
-        """Set ``key`` to ``value``. Returns once that is durable, or visible in memory with
-        ``await_durable=False``."""
-        made = self._loop.run(self._handle.put, key, value, ttl=ttl, await_durable=await_durable)
+        """Set ``key`` to ``value``. Returns once that is durable, or visible in memory with ``await_durable=False``.
+        Under a condition only if the key is not there, has that sequence number, or that value; else
+        `ConflictError`."""
+        made = self._loop.run(
+            self._handle.put,
+            key,
+            value,
+            ttl=ttl,
+            await_durable=await_durable,
+            if_absent=if_absent,
+            if_seq=if_seq,
+            if_value=if_value,
+        )
         return WriteHandle(self._loop, made)
 
-    def delete(self, key: BytesLike, *, await_durable: bool = True) -> WriteHandle:
-        """Remove ``key``; no error if it is not there. Otherwise as `put`."""
-        return WriteHandle(self._loop, self._loop.run(self._handle.delete, key, await_durable=await_durable))
+    def delete(
+        self,
+        key: BytesLike,
+        *,
+        await_durable: bool = True,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
+    ) -> WriteHandle:
+        """Remove ``key``; no error if it is not there, but with a condition. Otherwise as `put`."""
+        made = self._loop.run(self._handle.delete, key, await_durable=await_durable, if_seq=if_seq, if_value=if_value)
+        return WriteHandle(self._loop, made)
+
+    def update(
+        self,
+        key: BytesLike,
+        function: Callable[[bytes | None], BytesLike | None],
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> UpdateHandle:
+        """Set ``key`` to what ``function`` makes of its value; ``None`` deletes it. ``function`` is called in the
+        loop's thread, and may be called again."""
+        made = self._loop.run(self._handle.update, key, function, ttl=ttl, await_durable=await_durable)
+        return UpdateHandle(self._loop, made)
+
+    def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
+        """A transaction that begins now. Use ``with``: the end of the block commits, an error gives up."""
+        made = self._loop.call(self._handle.transaction, isolation=isolation, await_durable=await_durable)
+        return Transaction(self._loop, made)
+
+    def transact(
+        self,
+        function: Callable[[Transaction], T],
+        *,
+        retries: int = transact.RETRIES,
+        isolation: Isolation = "serializable",
+        await_durable: bool = True,
+    ) -> T:
+        """Run ``function``, in this thread, with a transaction and commit that; on a conflict again, up to ``retries``
+        times. Returns what ``function`` returned."""
+
+        async def repeated(ask: Ask) -> T:
+            async def once(tx: asynchronous.Transaction) -> T:
+                result: T = await ask(lambda: function(Transaction(self._loop, tx)))
+                return result
+
+            return await self._handle.transact(once, retries=retries, isolation=isolation, await_durable=await_durable)
+
+        return self._loop.run_asking(repeated)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
         """Apply the rows of ``batch`` atomically."""

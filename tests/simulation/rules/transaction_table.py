@@ -15,7 +15,7 @@ from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
 from tests.simulation.scenarios.transactions.session import TransactionSession
 
 TROUBLED, _, CALM = TRANSACTIONS
-_apply = Transaction._apply
+_apply = Transaction._judged_and_applied
 _admit = Sequencer._admit
 
 
@@ -42,7 +42,7 @@ async def judged_before_waiting(self: Sequencer, nbytes: int, check: Callable[[]
 
 async def without_waiting(self: Transaction) -> Any:
     """One that only read is over at once."""
-    handle = await self.apply()
+    handle = await self._apply()
     if self._writes:
         await handle.durable()
     return handle
@@ -71,7 +71,7 @@ TRANSACTION_SWITCHES: Sequence[Switch] = (
     _switch(
         "step",
         "a commit is applied in a later step than it is judged in",
-        Patch(Transaction, "_apply", judged_too_early),
+        Patch(Transaction, "_judged_and_applied", judged_too_early),
         within=20,
     ),
     _switch(

@@ -340,3 +340,84 @@ def test_a_standby_takes_over_when_the_writer_closes(tmp_path: Path) -> None:
         first.close()
         with waiting.result() as second:
             assert (second.get(b"a"), second.status().epoch) == (b"1", 2)
+
+
+def test_transactions(db: slate.sync.Db) -> None:
+    filled(db)
+    with db.transaction() as tx:
+        assert tx.is_open
+        assert tx.get(b"k00000") == b"v0"
+        tx.put(b"a", b"1")
+        tx.delete(b"k00001")
+        assert tx.get_many([b"a", b"k00001"]) == [b"1", None]
+        row = tx.get_row(b"k00002")
+        assert row is not None
+        assert row.seq == 3
+        with tx.scan(limit=200) as scan:
+            assert [key for key, _ in scan][:3] == [b"a", b"k00000", b"k00002"]
+        assert len(list(tx.scan(prefix=b"k", reverse=True))) == len(ROWS) - 1
+        assert repr(tx) == f"<sync Transaction seq={tx.seq}>"
+    assert (db.get(b"a"), db.get(b"k00001")) == (b"1", None)
+    with pytest.raises(ZeroDivisionError), db.transaction() as tx:
+        tx.put(b"a", b"never")
+        tx.put(b"b", b"%d" % (1 // 0))
+    first, second = db.transaction(), db.transaction(isolation="snapshot", await_durable=False)
+    for tx in (first, second):
+        tx.get(b"a")
+        tx.put(b"a", b"2")
+    assert first.commit().is_durable
+    with pytest.raises(slate.ConflictError) as caught:
+        second.commit()
+    assert (caught.value.key, caught.value.reason) == (b"a", "written")
+    given_up = db.transaction()
+    given_up.rollback()
+    assert not given_up.is_open
+
+
+def test_transact_runs_the_function_in_the_callers_thread_until_it_commits(db: slate.sync.Db) -> None:
+    threads = set[int]()
+
+    def increment(tx: slate.sync.Transaction) -> int:
+        threads.add(threading.get_ident())
+        value = int(tx.get(b"n") or b"0") + 1
+        tx.put(b"n", b"%d" % value)
+        db.update(b"other", lambda value: value or b"0", await_durable=False)  # other calls go on meanwhile
+        return value
+
+    with ThreadPoolExecutor(4) as pool:
+        made = sorted(pool.map(lambda _: db.transact(increment), range(40)))
+    assert made == list(range(1, 41))
+    assert db.get(b"n") == b"40"
+    assert threading.get_ident() not in threads
+    db.transact(increment)
+    assert threading.get_ident() in threads
+
+    def fails(tx: slate.sync.Transaction) -> None:
+        tx.put(b"n", b"never")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        db.transact(fails)
+
+    def interrupted(tx: slate.sync.Transaction) -> None:
+        tx.put(b"n", b"never")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        db.transact(interrupted)
+    assert db.get(b"n") == b"41"
+    assert db.metrics()["transactions.open"] == 0
+
+
+def test_conditional_writes_and_updates(db: slate.sync.Db) -> None:
+    handle = db.put(b"k", b"1", if_absent=True)
+    with pytest.raises(slate.ConflictError) as caught:
+        db.put(b"k", b"2", if_absent=True)
+    assert caught.value.reason == "present"
+    db.put(b"k", b"2", if_seq=handle.seq)
+    made = db.update(b"k", lambda value: (value or b"") + b"3")
+    assert (made.value, db.get(b"k"), made.is_durable) == (b"23", b"23", True)
+    with pytest.raises(slate.ConflictError):
+        db.delete(b"k", if_value=b"2")
+    db.delete(b"k", if_value=b"23")
+    assert db.get(b"k") is None

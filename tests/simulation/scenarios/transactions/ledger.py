@@ -6,6 +6,7 @@ writes, and what a transaction read says after which of them, and before which, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -96,7 +97,7 @@ class Ledger:
     def _edges(final: Mapping[bytes, ListOfIds], committed: Mapping[int, Txn]) -> Iterator[tuple[int, int]]:
         """Pairs of which the first one ran before the second."""
         for ids in final.values():
-            yield from zip(ids, ids[1:], strict=False)
+            yield from itertools.pairwise(ids)
         for txn in committed.values():
             for key, seen in txn.reads.items():
                 order = final.get(key, ())
