@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from inspect import isawaitable
-from typing import TypeVar
+from inspect import isawaitable, iscoroutine
+from typing import TypeVar, cast
 
 from slate_async.arguments import BytesLike, value_bytes
 from slate_async.database.transaction import Isolation, Transaction
@@ -188,14 +188,14 @@ class Transact:
 
         return await self._until_applied(attempt)
 
-    def _new_value(self, made: BytesLike | None) -> bytes | None:
+    def _new_value(self, made: object) -> bytes | None:
+        if iscoroutine(made):
+            made.close()
         if isawaitable(made):
-            if hasattr(made, "close"):
-                made.close()
             raise InvalidError(
                 "update takes a function that returns a value without await; use transact", outcome="not_applied"
             )
-        return None if made is None else value_bytes(made, self._space.limits)
+        return None if made is None else value_bytes(cast("BytesLike", made), self._space.limits)
 
     def _nothing(self, group: CommitGroup | None) -> UpdateHandle:
         if group is None:

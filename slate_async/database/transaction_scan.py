@@ -11,7 +11,6 @@ from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.source import SnapshotReads
 from slate_async.engine.transactions.tracked_reads import TrackedReads
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.types import Row
 
 
 class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
@@ -45,8 +44,8 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         stored_limit = None if limit is None else limit + len(own)
         point = source.point(False)
         self._scan = Scan(point, span, source.yield_budget, source.check, source.same_point, reverse, stored_limit)
-        self._expires = tracked is not None and point.view.may_expire
-        self._rows = self._scan.rows() if self._expires else self._scan.__aiter__()
+        self._pairs = None if tracked is not None and point.view.may_expire else aiter(self._scan)
+        self._rows = self._scan.rows()  # of which a scan of pairs begins none
         self._next: tuple[bytes, bytes] | None = None
         self._stored_ended = False
         self._last: bytes | None = None
@@ -78,15 +77,13 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         raise StopAsyncIteration
 
     async def _advance(self) -> None:
-        row = await anext(self._rows, None)
-        if row is None:
-            self._stored_ended = True
-        elif isinstance(row, Row):
+        if self._pairs is not None:
+            self._next = await anext(self._pairs, None)
+        elif (row := await anext(self._rows, None)) is not None:
             self._next = (row.key, row.value)
             if row.expire_time is not None and self._tracked is not None:
                 self._tracked.expires(row.key, round(row.expire_time * 1000))
-        else:
-            self._next = row
+        self._stored_ended = self._next is None
 
     def _take(self) -> tuple[bytes, bytes | None] | None:
         """The next key in order; an own write stands for the stored row of its key."""

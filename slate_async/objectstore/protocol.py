@@ -43,23 +43,23 @@ class ObjectNotFoundError(SlateError):
 class ObjectExistsError(ConflictError):
     """`CREATE` lost: an object is there already; nothing was written."""
 
-    key: str
+    object_name: str
     """The key that was written to."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"an object exists at {key!r}", outcome="not_applied")
-        self.key = key
+        self.object_name = key
 
 
 class ObjectChangedError(ConflictError):
     """`Match` lost: the object has another etag or was deleted; nothing was written."""
 
-    key: str
+    object_name: str
     """The key that was written to."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the object at {key!r} changed or was deleted", outcome="not_applied")
-        self.key = key
+        self.object_name = key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
-from slate_async.database import transact
+from slate_async.database import transact, transaction
 from slate_async.database.status import Status
 from slate_async.database.transaction import Isolation
 from slate_async.engine.compaction.progress import EventSink
@@ -99,7 +99,7 @@ class Db(OpenDatabase[asynchronous.Db]):
         times. Returns what ``function`` returned."""
 
         async def repeated(ask: Ask) -> T:
-            async def once(tx: asynchronous.Transaction) -> T:
+            async def once(tx: transaction.Transaction) -> T:
                 result: T = await ask(lambda: function(Transaction(self._loop, tx)))
                 return result
 

@@ -212,15 +212,14 @@ class OpenTransactions:
         if self._sequencer.last_seq - judged <= JUDGED_AHEAD_ROWS:
             return judged
         self.follow()
-        if reads.evicted is None:
-            for through, found in self._recent.steps(points, spans, judged):
-                if found is not None:
-                    raise self._conflict(found)
-                judged = through
-                if self._yield_budget.exhausted():
-                    await self._yield_budget.yield_now()
-                if reads.evicted is not None:
-                    break
+        for through, found in self._recent.steps(points, spans, judged):
+            if reads not in self._open:
+                break  # it was evicted, which `check` says
+            if found is not None:
+                raise self._conflict(found)
+            judged = through
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
         return judged
 
     def evicted(self, reads: TrackedReads) -> ConflictError:

@@ -149,14 +149,7 @@ class Writer:
             clock=runtime.clock,
             skew_ms=settings.gc_clock_skew_ms,
         )
-        self.transactions = OpenTransactions(
-            state=self.state,
-            sequencer=self.sequencer,
-            clock=runtime.clock,
-            yield_budget=yield_budget,
-            lifetime_ms=settings.transaction_lifetime_ms,
-            memory_bytes=settings.transaction_memory_bytes,
-        )
+        self.transactions = self._transactions(settings, runtime)
         self._connect()
 
     def _sequencer(self, replayed: Replayed, settings: Settings, runtime: Runtime) -> Sequencer:
@@ -171,6 +164,16 @@ class Writer:
             flush_bytes=settings.flush_bytes,
             clock=runtime.clock,
             signals=self.signals,
+        )
+
+    def _transactions(self, settings: Settings, runtime: Runtime) -> OpenTransactions:
+        return OpenTransactions(
+            state=self.state,
+            sequencer=self.sequencer,
+            clock=runtime.clock,
+            yield_budget=self.yield_budget,
+            lifetime_ms=settings.transaction_lifetime_ms,
+            memory_bytes=settings.transaction_memory_bytes,
         )
 
     # ---- wiring

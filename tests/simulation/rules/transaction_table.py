@@ -14,7 +14,7 @@ from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
 from tests.simulation.scenarios.transactions.session import TransactionSession
 
-TROUBLED, _, CALM = TRANSACTIONS
+CALM = TRANSACTIONS[2]
 _apply = Transaction._judged_and_applied
 _admit = Sequencer._admit
 
@@ -38,14 +38,6 @@ async def judged_too_early(self: Transaction) -> Any:
 async def judged_before_waiting(self: Sequencer, nbytes: int, check: Callable[[], None] | None = None) -> None:
     """Nothing is judged after a wait for room."""
     await _admit(self, nbytes)
-
-
-async def without_waiting(self: Transaction) -> Any:
-    """One that only read is over at once."""
-    handle = await self._apply()
-    if self._writes:
-        await handle.durable()
-    return handle
 
 
 def _switch(name: str, broken: str, *patches: Patch, within: int, stage: Any = CALM) -> Switch:
@@ -76,7 +68,7 @@ TRANSACTION_SWITCHES: Sequence[Switch] = (
     ),
     _switch(
         "room",
-        "a commit that waits for room is judged before alone",
+        "a commit that waits for room is judged before that alone",
         Patch(Sequencer, "_admit", judged_before_waiting),
         within=200,
     ),
@@ -85,12 +77,5 @@ TRANSACTION_SWITCHES: Sequence[Switch] = (
         "rows that leave memory are not remembered",
         Patch(OpenTransactions, "follow_cut", nothing),
         within=200,
-    ),
-    _switch(
-        "durable",
-        "a commit that only read waits for nothing",
-        Patch(Transaction, "_commit", without_waiting),
-        within=400,
-        stage=TROUBLED,
     ),
 )
