@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from slate_async.engine.read.scan import Scan
     from slate_async.engine.read.splits import Split
     from slate_async.engine.read.time_travel import TimeLike
+    from slate_async.engine.transactions.condition import PutConditions
     from slate_async.engine.write.batch import WriteBatch
     from slate_async.engine.write.commit_group import WriteHandle
     from slate_async.errors import (
@@ -170,6 +171,7 @@ else:
             "slate_async.engine.read.scan": "Scan",
             "slate_async.engine.read.splits": "Split",
             "slate_async.engine.read.time_travel": "TimeLike",
+            "slate_async.engine.transactions.condition": "PutConditions",
             "slate_async.engine.write.batch": "WriteBatch",
             "slate_async.engine.write.commit_group": "WriteHandle",
             "slate_async.errors": (
@@ -275,6 +277,7 @@ __all__ = [
     "Op",
     "Opening",
     "Outcome",
+    "PutConditions",
     "RangeResult",
     "RangeTask",
     "ReadAhead",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
@@ -27,7 +27,7 @@ from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import metadata_closers
 from slate_async.engine.read.errors import about_a_read
-from slate_async.engine.transactions.condition import condition
+from slate_async.engine.transactions.condition import PutConditions, condition, put_condition
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
@@ -106,9 +106,7 @@ class Db(OpenDatabase[WriterReads]):
         *,
         ttl: Duration | None = None,
         await_durable: bool = True,
-        if_absent: bool = False,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        **conditions: Unpack[PutConditions],
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Set ``key`` (1 to `max_key_bytes`, a setting) to ``value`` (up to `max_value_bytes`); both are checked and
         copied at the call.
@@ -116,8 +114,9 @@ class Db(OpenDatabase[WriterReads]):
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``.
 
-        if_absent, if_seq, if_value: only if the key is not there; if its row has that sequence number (see `get_row`),
-        or that value. Judged in the step that applies the write; else `ConflictError`, and nothing is applied"""
+        conditions: ``if_absent=True``: only if the key is not there; ``if_seq``: only if its row has that sequence
+        number (see `get_row`); ``if_value``: that value. Judged in the step that applies the write; else
+        `ConflictError`, and nothing is applied"""
         # HOT: copy of arguments.key_bytes; 30 ns, 2026-11-23
         if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
             key = key_bytes(key, self._limits)
@@ -125,8 +124,7 @@ class Db(OpenDatabase[WriterReads]):
         if type(value) is not bytes or len(value) > self._max_value_bytes:
             value = value_bytes(value, self._limits)
         life_ms = None if ttl is None else ttl_ms(ttl)
-        if if_absent or if_seq is not None or if_value is not None:
-            wanted = condition(if_absent, if_seq, if_value)
+        if conditions and (wanted := put_condition(conditions)) is not None:
             return self._transact.write_if(key, value, life_ms, wanted, await_durable)
         return self._write_row(key, value, PUT, life_ms, await_durable)
 

@@ -32,6 +32,9 @@ Isolation: TypeAlias = Literal["serializable", "snapshot"]
 """``serializable``: as if transactions had run one after the other; ``snapshot``: of two that write the same key, one
 fails, and what others write to keys that were only read does not matter."""
 
+JUDGED_AT_ONCE_ROWS = 1_024
+"""Of so many rows since a transaction began it is judged without a look whether others want a turn."""
+
 OwnWrite: TypeAlias = tuple[bytes | None, int | None]
 """The value, ``None`` for a delete, and the time to live in milliseconds."""
 
@@ -48,14 +51,16 @@ class Transaction:
         "_await_durable",
         "_conflict",
         "_group",
+        "_now_ms",
         "_open",
         "_pin",
-        "_point",
         "_scans",
+        "_seq",
         "_serializable",
         "_snapshot",
         "_space",
         "_tracked",
+        "_view",
         "_writer",
         "_writes",
     )
@@ -67,13 +72,14 @@ class Transaction:
         self._await_durable = await_durable
         self._writer = writer
         self._tracked = tracked = writer.transactions.begin()
-        view = writer.state.view
-        self._point = ReadPoint(view, tracked.seq, space.reads.clock.now_ms())
+        self._view = view = writer.state.view
+        self._seq = tracked.seq
+        self._now_ms: int | None = None
         self._pin = view.pin()
         self._group = writer.sequencer.newest_group
         self._writes: dict[bytes, OwnWrite] = {}
         self._snapshot: SnapshotReads | None = None
-        self._scans: dict[TransactionScan, None] = {}  # those that have not ended
+        self._scans: dict[TransactionScan, None] | None = None  # those that have not ended
         self._conflict: ConflictError | None = None
         self._open = True
 
@@ -82,7 +88,7 @@ class Transaction:
     @property
     def seq(self) -> int:
         """The sequence number of the newest row that its reads see."""
-        return self._tracked.seq
+        return self._seq
 
     def get(self, key: BytesLike) -> Coroutine[Any, Any, bytes | None]:
         """The value of ``key``, or ``None``."""
@@ -91,24 +97,33 @@ class Transaction:
         return self._get(key)
 
     async def _get(self, key: bytes) -> bytes | None:
-        self._check()
-        own = self._writes.get(key)
-        if own is not None:
-            return own[0]
-        point, space = self._point, self._space
-        self._read(key)
-        space.reads.begun += 1
-        found = point.view.look_up(key, point.max_seq)
+        space = self._space
+        if not self._open or self._tracked.evicted is not None or not space.called_rightly():
+            self._check()
+        if self._writes:
+            own = self._writes.get(key)
+            if own is not None:
+                return own[0]
+        if self._serializable:
+            self._read(key)
+        space.reads.begun = begun = space.reads.begun + 1
+        found = self._view.look_up(key, self._seq)
         if found is not None and type(found) is not bytes:
             return self._value_of(key, await self._hit(key) if found is NEEDS_IO else self._live(found))
-        if space.yield_budget.spent():
+        if not begun % space.yield_budget.every and space.yield_budget.exhausted():
             await space.yield_budget.yield_now()
             self._check()
         return found
 
     def _live(self, found: object) -> RowHit | None:
         assert isinstance(found, RowHit)
-        return live_hit(found, self._point.now_ms)
+        return live_hit(found, self._point().now_ms)
+
+    def _point(self) -> ReadPoint:
+        """What its reads see. Expiry is judged at the time when the first of them has to know."""
+        if self._now_ms is None:
+            self._now_ms = self._space.reads.clock.now_ms()
+        return ReadPoint(self._view, self._seq, self._now_ms)
 
     def _value_of(self, key: bytes, hit: RowHit | None) -> bytes | None:
         if hit is None:
@@ -140,7 +155,7 @@ class Transaction:
             self._read(key)
         values = dict(zip(others, await self._stored().get_many(others, False), strict=True))
         self._check()
-        if self._serializable and self._point.view.may_expire:
+        if self._serializable and self._view.may_expire:
             for key in others:
                 if values[key] is not None:
                     self._value_of(key, await self._hit(key))
@@ -189,12 +204,14 @@ class Transaction:
             self._tracked if self._serializable else None,
             self._scan_ended,
         )
+        if self._scans is None:
+            self._scans = {}
         self._scans[scan] = None
         return scan
 
     def _scan_ended(self, scan: TransactionScan) -> None:
         """It gives no more rows: what it gave is read."""
-        if self._scans.pop(scan, self) is None and self._open:
+        if self._scans is not None and self._scans.pop(scan, self) is None and self._open:
             scan.settle()
             self._count()
 
@@ -203,12 +220,14 @@ class Transaction:
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key`` when the transaction commits, with ``ttl`` for that long from then on. Keys and values are
         checked and copied at the call."""
-        limits = self._space.limits
+        space = self._space
+        limits = space.limits
         if type(key) is not bytes or not 0 < len(key) <= limits.max_key_bytes:
             key = key_bytes(key, limits)
         if type(value) is not bytes or len(value) > limits.max_value_bytes:
             value = value_bytes(value, limits)
-        self._check()
+        if not self._open or self._tracked.evicted is not None or not space.called_rightly():
+            self._check()
         self._writes[key] = (value, None if ttl is None else ttl_ms(ttl))
 
     def delete(self, key: BytesLike) -> None:
@@ -229,13 +248,47 @@ class Transaction:
         return self._commit()
 
     async def _commit(self) -> WriteHandle:
-        handle = await self._apply()
+        return await self._committed(self._apply_now())
+
+    async def _committed(self, handle: WriteHandle | None) -> WriteHandle:
+        """``handle`` is that of its rows, if those are applied already."""
+        if handle is None:
+            handle = await self._apply()
         if self._await_durable:
             await handle.durable()
-        else:
-            budget = self._space.yield_budget
-            if budget.spent():
-                await budget.yield_now()
+        elif self._space.yield_budget.exhausted():
+            await self._space.yield_budget.yield_now()
+        return handle
+
+    def _apply_now(self) -> WriteHandle | None:
+        """As `_apply` of a single row, if that takes no waiting; else ``None``, and nothing has happened."""
+        space, writer, tracked, writes = self._space, self._writer, self._tracked, self._writes
+        sequencer = writer.sequencer
+        if len(writes) != 1 or not self._open or space.gate.shut or not space.called_rightly():
+            return None
+        if sequencer.last_seq - tracked.seq > JUDGED_AT_ONCE_ROWS or self._scans:
+            return None
+        transactions = writer.transactions
+        try:
+            if self._serializable:
+                transactions.check(tracked, tracked.points, tracked.spans, tracked.seq)
+            else:
+                transactions.check(tracked, writes, None, tracked.seq)
+        except ConflictError as conflict:
+            self._open, self._conflict = False, conflict
+            self._end()
+            raise
+        for key, (value, life_ms) in writes.items():
+            handle = (
+                sequencer.row_now(key, b"", DELETE, life_ms)
+                if value is None
+                else sequencer.row_now(key, value, PUT, life_ms)
+            )
+            if handle is None:
+                return None
+        self._open = False
+        self._end()
+        transactions.stats.committed += 1
         return handle
 
     async def _apply(self) -> WriteHandle:
@@ -261,7 +314,7 @@ class Transaction:
         if not writes:
             return self._read_only()
         transactions, sequencer = self._writer.transactions, self._writer.sequencer
-        for scan in self._scans:
+        for scan in self._scans or ():
             scan.settle()
         points, spans = (tracked.points, tracked.spans) if self._serializable else (writes, None)
         after = tracked.seq
@@ -287,7 +340,7 @@ class Transaction:
         if group is None:
             group = CommitGroup()
             group.resolve()
-        return handle_of(self._tracked.seq, self._point.now_ms, group, NoRowsHandle)
+        return handle_of(self._seq, self._point().now_ms, group, NoRowsHandle)
 
     def rollback(self) -> None:
         """Give it up: nothing is applied. Idempotent; nothing happens after a commit."""
@@ -297,9 +350,10 @@ class Transaction:
 
     def _end(self) -> None:
         self._writer.transactions.end(self._tracked)
-        for scan in self._scans:
-            scan.drop()
-        self._scans.clear()
+        if self._scans is not None:
+            for scan in self._scans:
+                scan.drop()
+            self._scans = None
         if self._snapshot is not None:
             self._snapshot.close()
         del self._pin
@@ -311,7 +365,9 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None and self._open:
-            await self._commit()
+            handle = self._apply_now()
+            if handle is None or self._await_durable or not handle.seq % self._space.yield_budget.every:
+                await self._committed(handle)
         else:
             self.rollback()
 
@@ -336,8 +392,8 @@ class Transaction:
 
     def _read(self, key: bytes) -> None:
         """``key`` is read."""
-        tracked = self._tracked
         if self._serializable:
+            tracked = self._tracked
             tracked.add(key)
             if tracked.nbytes > tracked.counted:
                 self._count()
@@ -350,7 +406,7 @@ class Transaction:
     def _stored(self) -> SnapshotReads:
         """Its read point, for reads that may have to ask the store."""
         if self._snapshot is None:
-            self._snapshot = SnapshotReads(self._space.reads, self._point)
+            self._snapshot = SnapshotReads(self._space.reads, self._point())
         return self._snapshot
 
     def __repr__(self) -> str:

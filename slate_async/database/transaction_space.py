@@ -19,13 +19,14 @@ _held: ContextVar[frozenset[object]] = ContextVar("slate_async_turns_held", defa
 class TransactionSpace:
     """See the module docstring.
 
+    check, called_rightly: raise, and say, whether the database is open and called from its own loop
     reads: whose ``writer`` is the current one
     turns: of those that change the same keys; gate: shut while one runs alone
     """
 
     def __init__(self, reads: WriterReads, guard: LoopGuard, limits: RowLimits, runtime: Runtime) -> None:
         self.reads = reads
-        self.check = guard.check
+        self.check, self.called_rightly = guard.check, guard.passes
         self.limits = limits
         self.runtime = runtime
         self.yield_budget = reads.yield_budget

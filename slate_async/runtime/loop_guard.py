@@ -43,6 +43,10 @@ class LoopGuard:
         if get_ident() != self.thread or not self.running():
             self._refuse(outcome)
 
+    def passes(self) -> bool:
+        """Whether `check` returns without asking ``refuse``."""
+        return get_ident() == self.thread and self.running()
+
     async def while_open(self, work: Awaitable[T]) -> T:
         """The result of ``work``; if what is guarded closes meanwhile, why it did."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
@@ -11,6 +11,7 @@ from slate_async.database import transact, transaction
 from slate_async.database.status import Status
 from slate_async.database.transaction import Isolation
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import Ask, LoopThread
 from slate_async.sync.checkpoints import Checkpoints
@@ -38,22 +39,17 @@ class Db(OpenDatabase[asynchronous.Db]):
         *,
         ttl: Duration | None = None,
         await_durable: bool = True,
-        if_absent: bool = False,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        **conditions: Unpack[PutConditions],
     ) -> WriteHandle:
         """Set ``key`` to ``value``. Returns once that is durable, or visible in memory with ``await_durable=False``.
-        Under a condition only if the key is not there, has that sequence number, or that value; else
-        `ConflictError`."""
+        conditions: ``if_absent``, ``if_seq`` or ``if_value``; if it does not hold, `ConflictError`"""
         made = self._loop.run(
             self._handle.put,
             key,
             value,
             ttl=ttl,
             await_durable=await_durable,
-            if_absent=if_absent,
-            if_seq=if_seq,
-            if_value=if_value,
+            **conditions,
         )
         return WriteHandle(self._loop, made)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from slate_async.arguments import BytesLike, value_bytes
 from slate_async.errors import InvalidError
@@ -36,3 +36,28 @@ def condition(if_absent: bool, if_seq: int | None, if_value: BytesLike | None) -
     if if_seq is not None and (type(if_seq) is not int or if_seq < 1):
         raise InvalidError(f"if_seq is a row's sequence number, not {if_seq!r}", outcome="not_applied")
     return Condition(if_absent, if_seq, None if if_value is None else value_bytes(if_value))
+
+
+class PutConditions(TypedDict, total=False):
+    """Conditions of a put, of which a call gives one: see `Db.put`. ``None`` and ``False`` are none."""
+
+    if_absent: bool
+    if_seq: int | None
+    if_value: BytesLike | None
+
+
+CONDITIONS = PutConditions.__optional_keys__
+
+
+def put_condition(conditions: PutConditions) -> Condition | None:
+    """The condition among the keyword arguments of a put, if there is one. Raises `InvalidError` as `condition`.
+
+    (Parameters of their own would cost every put a look for the default of each.)"""
+    for name in conditions:
+        if name not in CONDITIONS:
+            raise TypeError(f"put() got an unexpected keyword argument {name!r}")
+    if_absent, if_seq = conditions.get("if_absent", False), conditions.get("if_seq")
+    if_value = conditions.get("if_value")
+    if if_absent is False and if_seq is None and if_value is None:
+        return None
+    return condition(if_absent, if_seq, if_value)

@@ -62,31 +62,34 @@ class KeyTurns:
 
 
 class Gate:
-    """Open, but for what one holder lets through. Holders come one after the other, in order."""
+    """Open, but for what one holder lets through. Holders come one after the other, in order.
+
+    shut: whether somebody runs alone
+    """
 
     def __init__(self) -> None:
+        self.shut = False
         self._turn = asyncio.Lock()
         self._open = asyncio.Event()
-        self._open.set()
-
-    @property
-    def shut(self) -> bool:
-        """Whether somebody runs alone."""
-        return not self._open.is_set()
 
     async def passed(self) -> None:
         """Wait until it is open."""
-        while not self._open.is_set():
+        while self.shut:
             await self._open.wait()
 
     @asynccontextmanager
     async def alone(self, most_s: float) -> AsyncIterator[None]:
         """Shut it for the block, for ``most_s`` at most: after that the block still runs, no longer alone."""
         async with self._turn:
+            self.shut = True
             self._open.clear()
-            opens = asyncio.get_running_loop().call_later(most_s, self._open.set)
+            opens = asyncio.get_running_loop().call_later(most_s, self._let_in)
             try:
                 yield
             finally:
                 opens.cancel()
-                self._open.set()
+                self._let_in()
+
+    def _let_in(self) -> None:
+        self.shut = False
+        self._open.set()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slate_async.codec.columns import NO_EXPIRY
-from slate_async.engine.transactions.condition import condition
+from slate_async.engine.transactions.condition import condition, put_condition
 from slate_async.errors import InvalidError
 from slate_async.types import PUT, RowHit
 
@@ -49,3 +49,12 @@ def test_wrong_conditions_are_refused(arguments: tuple[Any, Any, Any], said: str
     with pytest.raises(InvalidError, match=said) as caught:
         condition(*arguments)
     assert caught.value.outcome == "not_applied"
+
+
+def test_keywords_of_a_put_are_a_condition_or_none() -> None:
+    assert put_condition({"if_absent": False, "if_seq": None, "if_value": None}) is None
+    assert put_condition({"if_absent": True}) == condition(True, None, None)
+    assert put_condition({"if_seq": 3, "if_value": None}) == condition(False, 3, None)
+    unknown: Any = {"tll": 3}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tll'"):
+        put_condition(unknown)

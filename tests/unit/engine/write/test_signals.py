@@ -13,13 +13,14 @@ async def test_the_table_of_connections() -> None:
         assert db._writer.signals.table() == {
             "rows_added": ["LogFlusher.notify"],
             "space_wanted": ["WriterState.freeze_if_idle", "LogFlusher.notify"],
-            "memtable_cut": ["Sequencer.end_lease"],
+            "memtable_cut": ["Sequencer.end_lease", "OpenTransactions.follow_cut"],
             "memtable_frozen": ["WriterState.show", "L0Flusher.notify"],
             "group_full": ["LogFlusher.notify"],
             "completed": ["LogFlusher.notify"],
             "published": ["Sequencer.reclaim", "L0Flusher.notify"],
             "adopted": [
                 "Sequencer.adopted",
+                "OpenTransactions.adopted",
                 "L0Pressure.changed",
                 "ssts_changed",
                 "LogFlusher.notify",
