@@ -42,8 +42,11 @@ class PutConditions(TypedDict, total=False):
     """Conditions of a put, of which a call gives one: see `Db.put`. ``None`` and ``False`` are none."""
 
     if_absent: bool
+    """The key is not there, or its row has expired."""
     if_seq: int | None
+    """The row has this sequence number."""
     if_value: BytesLike | None
+    """The row has this value."""
 
 
 CONDITIONS = PutConditions.__optional_keys__
