@@ -203,7 +203,7 @@ async def test_a_relay_whose_times_were_given_up_says_so(source: Source, db: sla
     await (await source.shelf.critical("copy")).expire()
     await source.busy(random.Random(5), 3)
     await source.compacted()
-    with pytest.raises(slate.InvalidError, match=f"cannot go on from 9 where since is {source.time}"):
+    with pytest.raises(slate.InvalidError, match=f"cannot go on from 9, because since is {source.time}"):
         await copy(source, db)
 
 

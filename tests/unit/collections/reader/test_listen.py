@@ -153,7 +153,7 @@ async def test_it_goes_on_after_a_restart_exactly_there(lake: ReadLake, appends:
             assert deltas[0].lower == frontier(start)
             check_complete(deltas)
             if start:
-                with pytest.raises(SinceError, match=f"from {start - 1} where since is {start - 1}") as raised:
+                with pytest.raises(SinceError, match=f"from {start - 1}, because since is {start - 1}") as raised:
                     reader.listen(start=start - 1)
                 assert raised.value.since == frontier(start - 1)
 
