@@ -5,44 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 
-from slate_async.collections.core.errors import LeaseLostError, SinceError
+from slate_async.collections.core.errors import SinceError
 from slate_async.collections.core.times import Time, join
-from slate_async.collections.reader.handle import ReadHandle, open_reader
+from slate_async.collections.reader.handle import ReadHandle
 from slate_async.collections.reader.listen import Delta, Listener
-from slate_async.errors import ClosedError, UnavailableError
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
 from tests.simulation.scenarios.lake.estate import Estate, Heard, contents_of
 from tests.simulation.scenarios.lake.eye import Eye
+from tests.simulation.scenarios.lake.readers import use_handles
 
 
 async def listen(estate: Estate, eye: Eye, node: Node, name: str) -> None:
     """Go on from what is stored under ``name``, or begin anew."""
-    for _ in estate.turns():
-        try:
-            reader = await open_reader(estate.stores(node).reading(), note=name)
-        except ClosedError:
-            estate.count("closed")
-            return
-        except (LeaseLostError, UnavailableError):
-            await node.runtime.clock.sleep(0.02)
-            continue
-        expired = eye.believe(node, lambda reader=reader: reader._hold.handle)  # type: ignore[misc]
-        try:
-            await Listening(estate, node, reader, name).run()
-        except LeaseLostError:
-            estate.count("lease lost")
-        except ClosedError:
-            estate.count("closed")
-            return
-        except UnavailableError:
-            estate.count("unavailable")
-        finally:
-            expired()
-            try:
-                await reader.expire()
-            except UnavailableError:
-                estate.count("unavailable")
+    await use_handles(estate, eye, node, name, lambda reader: Listening(estate, node, reader, name).run())
 
 
 class Listening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 from slate_async.collections.core.errors import LeaseLostError, SinceError
 from slate_async.collections.core.frontier import Frontier
@@ -21,20 +22,26 @@ SESSIONS = {"short": (1, 2, 4), "any": (2, 8, 30)}
 
 
 async def read(estate: Estate, eye: Eye, node: Node) -> None:
+    """Ask a handle for snapshots."""
+    await use_handles(estate, eye, node, node.name, lambda reader: Reading(estate, eye, node, reader).run())
+
+
+async def use_handles(
+    estate: Estate, eye: Eye, node: Node, note: str, use: Callable[[ReadHandle], Awaitable[None]]
+) -> None:
     """Open a handle and use it until it is lost; begin again."""
-    sleep = node.runtime.clock.sleep
     for _ in estate.turns():
         try:
-            reader = await open_reader(estate.stores(node).reading(), note=node.name)
+            reader = await open_reader(estate.stores(node).reading(), note=note)
         except ClosedError:
             estate.count("closed")
             return
         except (LeaseLostError, UnavailableError):
-            await sleep(0.05)
+            await node.runtime.clock.sleep(0.05)
             continue
         expired = eye.believe(node, lambda reader=reader: reader._hold.handle)  # type: ignore[misc]
         try:
-            await Reading(estate, eye, node, reader).run()
+            await use(reader)
         except LeaseLostError:
             estate.count("lease lost")
         except ClosedError:
