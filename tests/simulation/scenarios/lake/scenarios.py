@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.collections.codec.life import Appends
+from tests.simulation.scenarios.lake.await_lives import AWAIT_LIVES
 from tests.simulation.scenarios.lake.awaits import AWAITS
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
@@ -57,4 +58,5 @@ LAKES: Sequence[Scenario] = (
     ),
     LIVES,
     AWAITS,
+    AWAIT_LIVES,
 )
