@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
     from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
     from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
-    from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
+    from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport, VerifyStage
     from slate_async.runtime.opening import Opening
     from slate_async.settings import Compression, LogProtocol, Settings
     from slate_async.settings.collections import CollectionSettings
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
-    from slate_async.types import Row
+    from slate_async.types import Finding, Row
 else:
     __getattr__ = late_names(
         __name__,
@@ -182,7 +182,7 @@ else:
             "slate_async.maintenance.inspection.manifest": "ManifestInspection RunInspection",
             "slate_async.maintenance.inspection.sst": "BlockInspection SstInspection",
             "slate_async.maintenance.mirror.report": "MirrorProgress MirrorReport",
-            "slate_async.maintenance.verify.report": "Finding VerifyProgress VerifyReport VerifyStage",
+            "slate_async.maintenance.verify.report": "VerifyProgress VerifyReport VerifyStage",
             "slate_async.runtime.opening": "Opening",
             "slate_async.settings": "Compression LogProtocol Settings",
             "slate_async.settings.collections": "CollectionSettings",
@@ -190,7 +190,7 @@ else:
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
-            "slate_async.types": "Row",
+            "slate_async.types": "Finding Row",
         },
     )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from slate_async.errors import CorruptionError, said_by
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes that are read where they lie."""
@@ -84,3 +87,23 @@ class NeedsIO(Enum):
 
 NEEDS_IO: Final[Literal[NeedsIO.NEEDS_IO]] = NeedsIO.NEEDS_IO
 """Answer of a synchronous read that cannot tell without waiting: for the store, or for a memtable to be indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a verification found, which is not as it should be, or is worth knowing.
+
+    object_name: the key of an object, or what is stored there, such as ``"version N"`` or ``"writer register"``
+    offset: the byte at which it was noticed; ``None`` if it is about no byte
+    size: the object's, in bytes, where garbage is counted
+    """
+
+    object_name: str
+    offset: int | None
+    what: str
+    size: int | None = None
+
+
+def finding_of(error: CorruptionError) -> Finding:
+    """``error`` as a finding."""
+    return Finding(error.object_name, error.offset, said_by(error))

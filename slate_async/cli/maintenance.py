@@ -20,8 +20,9 @@ from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import TimeLike, iso_time
 from slate_async.errors import InvalidError
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
-from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
+from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.runtime.system import SystemClock
+from slate_async.types import Finding
 
 commands = typer.Typer()
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from slate_async.collections.reader.listen import Delta, Listener
     from slate_async.collections.reader.snapshot import Snapshot
     from slate_async.collections.verify.report import (
-        CollectionFinding,
         CollectionStage,
         CollectionVerifyProgress,
         CollectionVerifyReport,
@@ -56,7 +55,7 @@ else:
             "slate_async.collections.reader.listen": "Delta Listener",
             "slate_async.collections.reader.snapshot": "Snapshot",
             "slate_async.collections.verify.report": (
-                "CollectionFinding CollectionStage CollectionVerifyProgress CollectionVerifyReport"
+                "CollectionStage CollectionVerifyProgress CollectionVerifyReport"
             ),
             "slate_async.collections.writer.builder": "BatchBuilder",
             "slate_async.collections.writer.writer": "Writer",
@@ -66,7 +65,6 @@ else:
 __all__ = [
     "BatchBuilder",
     "Collected",
-    "CollectionFinding",
     "CollectionStage",
     "CollectionVerifyProgress",
     "CollectionVerifyReport",

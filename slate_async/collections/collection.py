@@ -23,7 +23,7 @@ from slate_async.collections.overview.views import Overview
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.critical import CriticalHandle, open_critical
 from slate_async.collections.reader.handle import ReadHandle, open_reader
-from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport, finding_of
+from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
 from slate_async.collections.verify.verifier import verify
 from slate_async.collections.writer.writer import Writer, open_writer
 from slate_async.errors import ClosedError, CorruptionError
@@ -31,6 +31,7 @@ from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_handle import LoopHandle, called
 from slate_async.runtime.opening import Opening
 from slate_async.runtime.shared import Shared, Taken
+from slate_async.types import finding_of
 
 H = TypeVar("H", bound=LoopHandle)
 

@@ -18,11 +18,11 @@ from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import part_name
-from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.collections.writer.batches import sum_of_diffs
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.types import Finding, finding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class CheckedBatch:
     taken_sum: int = 0
     token: str = ""
     parts: list[str] = field(default_factory=list)
-    findings: list[CollectionFinding] = field(default_factory=list)
-    missing: list[CollectionFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
 
 
 class BatchCheck:
@@ -78,7 +78,7 @@ class BatchCheck:
         except CorruptionError as error:
             return self._torn(finding_of(error))
         if pending is None:
-            checked.missing.append(CollectionFinding(checked.found.key, None, "was listed, and is missing"))
+            checked.missing.append(Finding(checked.found.key, None, "was listed, and is missing"))
             checked.whole = False
             return checked
         description = pending.description
@@ -100,7 +100,7 @@ class BatchCheck:
                 updates = await context.answered(f"a read of {key}", reading)
             except ObjectNotFoundError:
                 what = f"is missing, though {name} names it"
-                checked.missing.append(CollectionFinding(key, None, what))
+                checked.missing.append(Finding(key, None, what))
                 checked.whole = False
             except CorruptionError as error:
                 self._torn(finding_of(error))
@@ -121,7 +121,7 @@ class BatchCheck:
     def _compare(self, description: Description) -> None:
         checked, updates = self._checked, self._updates
         for fault in updates.faults:
-            checked.findings.append(CollectionFinding(checked.found.key, None, fault))
+            checked.findings.append(Finding(checked.found.key, None, fault))
         if not checked.whole:
             return
         for what, said, found in (
@@ -129,9 +129,9 @@ class BatchCheck:
             ("its differences add up to {}, and it says {}", description.diff_sum, updates.diff_sum),
         ):
             if said != found:
-                checked.findings.append(CollectionFinding(checked.found.key, None, what.format(found, said)))
+                checked.findings.append(Finding(checked.found.key, None, what.format(found, said)))
 
-    def _torn(self, finding: CollectionFinding) -> CheckedBatch:
+    def _torn(self, finding: Finding) -> CheckedBatch:
         self._checked.findings.append(finding)
         self._checked.whole = False
         return self._checked

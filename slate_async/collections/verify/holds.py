@@ -17,9 +17,9 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.names import hold_name
 from slate_async.collections.reader.context import ReaderContext
-from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.types import Finding, finding_of
 
 READS_AT_ONCE = 16
 
@@ -29,7 +29,7 @@ class CheckedHolds:
     """Holds as they were read at one time."""
 
     stored: dict[str, StoredHold] = field(default_factory=dict)
-    findings: list[CollectionFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
 
 async def read_holds(context: ReaderContext) -> CheckedHolds:
@@ -56,7 +56,7 @@ async def read_holds(context: ReaderContext) -> CheckedHolds:
     return checked
 
 
-def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[CollectionFinding]:
+def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[Finding]:
     """Notes of what is held to no effect. ``head``: read before the holds."""
     notes = []
     for reader, found in sorted(stored.items()):
@@ -70,7 +70,7 @@ def passed(head: Area, stored: Mapping[str, StoredHold]) -> list[CollectionFindi
     return notes
 
 
-def broken(head: Area, before: Mapping[str, StoredHold], after: Mapping[str, StoredHold]) -> list[CollectionFinding]:
+def broken(head: Area, before: Mapping[str, StoredHold], after: Mapping[str, StoredHold]) -> list[Finding]:
     """Holds past whose since times were compacted, although their owners go on with them. ``head`` was read first, then
     ``before``."""
     findings = []
@@ -94,5 +94,5 @@ def given_up(head: Area, hold: Hold) -> str:
     return ""
 
 
-def _about(reader: str, what: str) -> CollectionFinding:
-    return CollectionFinding(hold_name(reader), None, what)
+def _about(reader: str, what: str) -> Finding:
+    return Finding(hold_name(reader), None, what)

@@ -19,11 +19,11 @@ from slate_async.collections.core.names import frontier_name
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.merged import MergedSource
-from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.backoff import Backoff
+from slate_async.types import Finding, finding_of
 
 NAMED = "is missing, though a version names it"
 
@@ -33,8 +33,8 @@ class CheckedMerged:
     """The result. ``missing``: what counts only if the hold stood all the while (C15)."""
 
     rows: int = 0
-    findings: list[CollectionFinding] = field(default_factory=list)
-    missing: list[CollectionFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
 
 
 class MergedCheck:
@@ -78,7 +78,7 @@ class MergedCheck:
         try:
             return await context.answered(f"a read of {batch.name}", opening)
         except ObjectNotFoundError:
-            self._checked.missing.append(CollectionFinding(batch.name, None, NAMED))
+            self._checked.missing.append(Finding(batch.name, None, NAMED))
         except CorruptionError as error:
             self._checked.findings.append(finding_of(error))
         self._on_object(batch.name)
@@ -90,7 +90,7 @@ class MergedCheck:
             file = await self._context.answered(f"a read of {key}", partial(source.file, part))
             await self._read_groups(source, part, file)
         except ObjectNotFoundError:
-            self._checked.missing.append(CollectionFinding(key, None, NAMED))
+            self._checked.missing.append(Finding(key, None, NAMED))
             self._skip()
         except CorruptionError as error:
             self._checked.findings.append(finding_of(error))
@@ -150,4 +150,4 @@ class MergedCheck:
             self._find(f"its differences add up to {updates.diff_sum}, and a version says {batch.diff_sum}")
 
     def _find(self, what: str) -> None:
-        self._checked.findings.append(CollectionFinding(self._batch.name, None, what))
+        self._checked.findings.append(Finding(self._batch.name, None, what))

@@ -20,9 +20,9 @@ from slate_async.collections.core.names import COMPARE_SHARD, PendingName
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import Listed
 from slate_async.collections.verify.batch import BatchCheck, CheckedBatch, PendingFound
-from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.types import Finding, finding_of
 
 BATCHES_AT_ONCE = 4
 DESCRIBED_AT_ONCE = 16
@@ -42,9 +42,9 @@ class CheckedPending:
     batches: int = 0
     rows: int = 0
     reach: Frontier | None = None
-    findings: list[CollectionFinding] = field(default_factory=list)
-    missing: list[CollectionFinding] = field(default_factory=list)
-    notes: list[CollectionFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
 
 class PendingCheck:
@@ -131,7 +131,7 @@ class PendingCheck:
         if said is not None:
             return PendingFound(key, name, said.lower, said.upper)
         if listed and self._lowest is not None:
-            self._checked.missing.append(CollectionFinding(key, None, "was listed, and is missing"))
+            self._checked.missing.append(Finding(key, None, "was listed, and is missing"))
             self._blind = True
         return None
 
@@ -150,14 +150,14 @@ class PendingCheck:
             for batch in found:
                 if not batch.lower <= coverage:
                     what = f"it begins beyond {coverage}, where all that is pending ends: an append before it is not in"
-                    self._checked.notes.append(CollectionFinding(batch.key, None, what))
+                    self._checked.notes.append(Finding(batch.key, None, what))
         self._checked.reach = head.upper.join(coverage)
         if not self._blind and not head.upper <= coverage:
             what = (
                 f"it goes from {lowest.upper} to {coverage} only, and version {head.version} took in all up to"
                 f" {head.upper}: batches are missing that readers may need"
             )
-            self._checked.missing.append(CollectionFinding(AREA, None, what))
+            self._checked.missing.append(Finding(AREA, None, what))
         return taken
 
     async def _chain(self, found: list[PendingFound], at: Frontier) -> list[Taken[PendingFound]]:
@@ -229,14 +229,14 @@ class PendingCheck:
                     f"what was absorbed from {lowest.upper} to {head.upper} adds up to {merged}, and what is pending"
                     f" there to {pending}"
                 )
-                self._checked.findings.append(CollectionFinding(f"version {head.version}", None, what))
+                self._checked.findings.append(Finding(f"version {head.version}", None, what))
         ends = [extent for extent in taken if extent.end == head.upper]
         if self._compare and ends and by_key[ends[0].batch.key].token not in ("", head.last):
             what = f"the chain comes to {head.upper} by another append than it says, {head.last}"
-            self._checked.findings.append(CollectionFinding(f"version {head.version}", None, what))
+            self._checked.findings.append(Finding(f"version {head.version}", None, what))
 
     def _find(self, found: PendingFound, what: str) -> None:
-        self._checked.findings.append(CollectionFinding(found.key, None, what))
+        self._checked.findings.append(Finding(found.key, None, what))
 
     def _note(self, listed: Listed, what: str) -> None:
-        self._checked.notes.append(CollectionFinding(listed.key, None, what, listed.nbytes))
+        self._checked.notes.append(Finding(listed.key, None, what, listed.nbytes))

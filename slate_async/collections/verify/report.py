@@ -5,25 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.errors import CorruptionError, said_by
+from slate_async.types import Finding
 
 CollectionStage = Literal["versions", "merged", "pending"]
 """What a verification is reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionFinding:
-    """Something that is not as it should be, or is worth knowing.
-
-    object_name: the key of an object in the folder of the collection's life, or ``"version N"``, ``"register"``
-    offset: the byte at which it was noticed; ``None`` if it is about no byte
-    size: the object's, in bytes, where garbage is counted
-    """
-
-    object_name: str
-    offset: int | None
-    what: str
-    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +48,8 @@ class CollectionVerifyReport:
     holds: int
     rows: int
     nbytes: int
-    findings: tuple[CollectionFinding, ...]
-    notes: tuple[CollectionFinding, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
 
     @property
     def clean(self) -> bool:
@@ -72,11 +57,6 @@ class CollectionVerifyReport:
         return not self.findings
 
     @classmethod
-    def unreadable(cls, name: str, finding: CollectionFinding) -> CollectionVerifyReport:
+    def unreadable(cls, name: str, finding: Finding) -> CollectionVerifyReport:
         """Of a collection of which nothing can be read but ``finding``."""
         return cls(name, 0, 0, "", "", "", "", 0, 0, 0, 0, 0, 0, (finding,), ())
-
-
-def finding_of(error: CorruptionError) -> CollectionFinding:
-    """What ``error`` says."""
-    return CollectionFinding(error.object_name, error.offset, said_by(error))

@@ -21,16 +21,11 @@ from slate_async.collections.verify.keeping import Keeping
 from slate_async.collections.verify.listing import Listing, list_all
 from slate_async.collections.verify.merged import CheckedMerged, MergedCheck
 from slate_async.collections.verify.pending import CheckedPending, PendingCheck
-from slate_async.collections.verify.report import (
-    CollectionFinding,
-    CollectionStage,
-    CollectionVerifyProgress,
-    CollectionVerifyReport,
-    finding_of,
-)
+from slate_async.collections.verify.report import CollectionStage, CollectionVerifyProgress, CollectionVerifyReport
 from slate_async.collections.verify.versions import CheckedVersions, check_versions
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.types import Finding, finding_of
 
 BATCHES_AT_ONCE = 2
 
@@ -61,7 +56,7 @@ class _Verification:
         self._done = CollectionVerifyProgress("versions", 0, 0, 0, 0)
         self._nbytes = 0
 
-    async def run(self, keeping: Keeping | None, damage: CollectionFinding | None) -> CollectionVerifyReport:
+    async def run(self, keeping: Keeping | None, damage: Finding | None) -> CollectionVerifyReport:
         """``keeping``: ``None`` if the head is damaged, which is ``damage``; so nothing says what should be there."""
         context, head = self._context, None if keeping is None else keeping.head
         self._begin("versions", {})
@@ -140,12 +135,12 @@ def _lowest_area(context: ReaderContext, versions: CheckedVersions, lowest: int)
     return next((area for area in versions.areas if area.version == lowest), None)
 
 
-def _foreign(listing: Listing) -> list[CollectionFinding]:
+def _foreign(listing: Listing) -> list[Finding]:
     what = "it does not belong to the collection, and is left alone"
-    return [CollectionFinding(key, None, what, size) for key, size in listing.foreign]
+    return [Finding(key, None, what, size) for key, size in listing.foreign]
 
 
-def _unnamed(listing: Listing, versions: CheckedVersions, late: Area) -> Sequence[CollectionFinding]:
+def _unnamed(listing: Listing, versions: CheckedVersions, late: Area) -> Sequence[Finding]:
     """Merged files that nothing names, though ``late`` was read after they were listed."""
     named = {*versions.batches, *late.names()}
     notes = []
@@ -153,5 +148,5 @@ def _unnamed(listing: Listing, versions: CheckedVersions, late: Area) -> Sequenc
         if str(name) not in named:
             flying = name.epoch >= late.epoch
             what = "a merge that goes on, or one that was given up" if flying else "a controller deletes it"
-            notes.append(CollectionFinding(key, None, f"no version that is needed names it: {what}", size))
+            notes.append(Finding(key, None, f"no version that is needed names it: {what}", size))
     return notes

@@ -14,8 +14,8 @@ from slate_async.collections.core.area import Area, MergedBatch, check_area, che
 from slate_async.collections.core.names import parse_merged
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.reader.context import ReaderContext
-from slate_async.collections.verify.report import CollectionFinding, finding_of
 from slate_async.errors import CorruptionError, InternalError
+from slate_async.types import Finding, finding_of
 
 
 @dataclass(slots=True)
@@ -23,9 +23,9 @@ class CheckedVersions:
     """The result. ``areas``: those that could be read, in order; ``missing`` counts only under a hold that stood."""
 
     areas: list[Area] = field(default_factory=list)
-    findings: list[CollectionFinding] = field(default_factory=list)
-    missing: list[CollectionFinding] = field(default_factory=list)
-    notes: list[CollectionFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
     @property
     def batches(self) -> dict[str, MergedBatch]:
@@ -45,8 +45,7 @@ async def check_versions(context: ReaderContext, lowest: int, head: Area | None)
         return checked
     old = [ref for ref in stored if ref.version < lowest]
     checked.notes += [
-        CollectionFinding(_name(ref.version), None, "no reader needs this version; a controller deletes it")
-        for ref in old
+        Finding(_name(ref.version), None, "no reader needs this version; a controller deletes it") for ref in old
     ]
     for ref in stored:
         if lowest <= ref.version and (head is None or ref.version < head.version):
@@ -54,7 +53,7 @@ async def check_versions(context: ReaderContext, lowest: int, head: Area | None)
     if head is not None:
         there = {ref.version for ref in stored}
         checked.missing += [
-            CollectionFinding(_name(version), None, "is missing, though readers may need it")
+            Finding(_name(version), None, "is missing, though readers may need it")
             for version in range(max(lowest, 1), head.version)
             if version not in there
         ]
@@ -70,55 +69,53 @@ async def _read(context: ReaderContext, ref: VersionRef, checked: CheckedVersion
         checked.findings.append(finding_of(error))
         return
     if area is None:
-        checked.missing.append(CollectionFinding(_name(ref.version), None, "is missing, though readers may need it"))
+        checked.missing.append(Finding(_name(ref.version), None, "is missing, though readers may need it"))
     else:
         checked.areas.append(area)
 
 
-def judged(areas: Sequence[Area], kind: TimeKind) -> Iterator[CollectionFinding]:
+def judged(areas: Sequence[Area], kind: TimeKind) -> Iterator[Finding]:
     """What is wrong with ``areas``, which are in order."""
     for area in areas:
         try:
             check_area(area)
         except InternalError as error:
-            yield CollectionFinding(_name(area.version), None, str(error))
+            yield Finding(_name(area.version), None, str(error))
         known = set(area.names())
         if any(fuel.first not in known or fuel.last not in known for fuel in area.fuel):
-            yield CollectionFinding(
-                _name(area.version), None, "it has fuel for a merge of batches that it does not name"
-            )
+            yield Finding(_name(area.version), None, "it has fuel for a merge of batches that it does not name")
         for batch in area.batches:
             said = parse_merged(batch.name, kind)
             if said is not None and said.epoch > area.epoch:
                 what = f"it names {batch.name}, of a later epoch than its own, {area.epoch}"
-                yield CollectionFinding(_name(area.version), None, what)
+                yield Finding(_name(area.version), None, what)
     for old, new in pairwise(areas):
         if new.version == old.version + 1:
             yield from _followed(old, new)
     yield from _named_otherwise(areas)
 
 
-def _followed(old: Area, new: Area) -> Iterator[CollectionFinding]:
+def _followed(old: Area, new: Area) -> Iterator[Finding]:
     """What no edit makes of ``old``."""
     try:
         check_successor(old, new)
     except InternalError as error:
-        yield CollectionFinding(_name(new.version), None, str(error))
+        yield Finding(_name(new.version), None, str(error))
     sums = [sum(batch.diff_sum for batch in area.batches) for area in (old, new)]
     if old.upper == new.upper and not new.is_ended and sums[0] != sums[1]:
         what = (
             f"its differences add up to {sums[1]}, those of the version before to {sums[0]}, and nothing was absorbed"
         )
-        yield CollectionFinding(_name(new.version), None, what)
+        yield Finding(_name(new.version), None, what)
 
 
-def _named_otherwise(areas: Iterable[Area]) -> Iterator[CollectionFinding]:
+def _named_otherwise(areas: Iterable[Area]) -> Iterator[Finding]:
     known: dict[str, MergedBatch] = {}
     for area in areas:
         for batch in area.batches:
             if known.setdefault(batch.name, batch) != batch:
                 what = f"it says other things of {batch.name} than the versions before it"
-                yield CollectionFinding(_name(area.version), None, what)
+                yield Finding(_name(area.version), None, what)
 
 
 def _name(version: int) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.maintenance.verify.report import Finding
-from slate_async.maintenance.verify.sst import finding_of
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.storage.format.heartbeat import decode_beat
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.types import Finding, finding_of
 
 
 async def damaged_beat(store: ObjectStore) -> list[Finding]:

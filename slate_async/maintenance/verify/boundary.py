@@ -4,8 +4,8 @@ place of a deleted version, and take that for a success."""
 from __future__ import annotations
 
 from metastores.names import MANIFEST
-from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.types import Finding
 
 
 async def lost_boundary(store: ObjectStore) -> list[Finding]:

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from slate_async.engine.stored_database import OpenStored, StoredDatabase
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.maintenance.verify.report import Finding
 from slate_async.storage.manifest.state import ManifestState, Parent
+from slate_async.types import Finding
 
 
 def held_parents(state: ManifestState) -> list[Parent]:

@@ -14,8 +14,7 @@ import numpy as np
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header
 from slate_async.engine.gc.log import LogJudge, held_log
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.maintenance.verify.report import Finding
-from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_of
+from slate_async.maintenance.verify.sst import ExpectedSst, check_sst
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.memory_budget import MemoryBudget
@@ -28,6 +27,7 @@ from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.register import EMPTY, WriterRegister
 from slate_async.storage.log.rows import decoded_rows
 from slate_async.storage.manifest.state import ManifestState
+from slate_async.types import Finding, finding_of
 
 IN_PARALLEL = 4
 """Log objects in memory at once; one is as large as a flush was."""

@@ -5,23 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from slate_async.types import Finding
+
 VerifyStage = Literal["manifest", "log", "ssts"]
 """What a verification is reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is not as it should be, or is worth knowing.
-
-    object_name: the key of an object, or ``"manifest version N"``, ``"writer register"``
-    offset: the byte at which it was noticed; ``None`` if it is about no byte
-    size: the object's, in bytes, where garbage is counted
-    """
-
-    object_name: str
-    offset: int | None
-    what: str
-    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from slate_async.codec.checksum import crc32c
 from slate_async.codec.columns import Columns
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
 from slate_async.errors import CorruptionError, InternalError, InvalidError
-from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
@@ -27,6 +26,7 @@ from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, rea
 from slate_async.storage.format.sst_builder import check_sorted
 from slate_async.storage.format.stats import StatsCollector
 from slate_async.storage.manifest.state import SstRef
+from slate_async.types import Finding, finding_of
 
 READ_BYTES = 4 << 20
 TAIL_BYTES = 64 << 10
@@ -71,12 +71,6 @@ async def check_sst(expected: ExpectedSst, offload: Offload, decoding: MemoryBud
     except InvalidError as error:  # of a newer release
         checked.findings.append(Finding(expected.key, None, str(error)))
     return checked
-
-
-def finding_of(error: CorruptionError) -> Finding:
-    """``error`` as a finding."""
-    said = str(error).removeprefix(f"{error.object_name} at byte {error.offset}: ")
-    return Finding(error.object_name, error.offset, said)
 
 
 async def _check(expected: ExpectedSst, offload: Offload, decoding: MemoryBudget, checked: CheckedSst) -> None:

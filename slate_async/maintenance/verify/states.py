@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from slate_async.maintenance.verify.report import Finding
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef, in_order
+from slate_async.types import Finding
 
 
 def check_state(state: ManifestState) -> list[Finding]:

@@ -26,8 +26,8 @@ from slate_async.maintenance.verify.beat import damaged_beat
 from slate_async.maintenance.verify.boundary import lost_boundary
 from slate_async.maintenance.verify.holds import lost_holds
 from slate_async.maintenance.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
-from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport, VerifyStage
-from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
+from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport, VerifyStage
+from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_sst, differing
 from slate_async.maintenance.verify.states import check_state
 from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
@@ -43,6 +43,7 @@ from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.types import Finding, finding_of
 
 T = TypeVar("T")
 SSTS_IN_PARALLEL = 4

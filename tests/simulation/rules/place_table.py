@@ -8,7 +8,6 @@ from typing import Any
 
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.write import open as opening
-from slate_async.maintenance.verify.report import Finding
 from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.log.missing import LogLook, MissingObject, judge_missing, look_at_log
@@ -19,6 +18,7 @@ from slate_async.storage.manifest.edits.places import AdoptPlace
 from slate_async.storage.manifest.edits.writer import ClaimWriter, UnpinWriter
 from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead
 from slate_async.storage.manifest.state import ManifestState
+from slate_async.types import Finding
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.life.tails import TAILS

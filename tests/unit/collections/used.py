@@ -14,10 +14,11 @@ from slate_async.collections.controller.controller import Controller
 from slate_async.collections.core.area import Area
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, open_reader
-from slate_async.collections.verify.report import CollectionFinding, CollectionVerifyReport
+from slate_async.collections.verify.report import CollectionVerifyReport
 from slate_async.collections.verify.verifier import verify
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
+from slate_async.types import Finding
 from tests.engine import InlineOffload
 from tests.support.collection_bytes import BYTES, U64
 from tests.unit.collections.kept import KeptLake, Rows
@@ -113,7 +114,7 @@ class UsedLake(KeptLake):
         return int(key[-20:])
 
 
-def texts(findings: Iterable[CollectionFinding]) -> list[str]:
+def texts(findings: Iterable[Finding]) -> list[str]:
     """Findings as lines."""
     return [f"{finding.object_name}: {finding.what}" for finding in findings]
 
