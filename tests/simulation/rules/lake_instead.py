@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from metastores.protocol import Committed
+from slate_async.collections import deletion
 from slate_async.collections.codec.hold import encode_hold
 from slate_async.collections.codec.life import Appends, Life
 from slate_async.collections.controller import collect, pending
@@ -23,7 +24,9 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.garbage import Listed, Picture
 from slate_async.collections.core.holding import Handle, Hold, StoredHold, Verdict
 from slate_async.collections.core.names import MergedName, PendingName
+from slate_async.collections.core.sweep import Listing
 from slate_async.collections.core.times import Times
+from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.sources import Selection
@@ -43,7 +46,9 @@ async def write_over(self: HoldStore, reader: str, hold: Hold, etag: str | None)
     return Committed(await store.put(names.hold_name(reader), encode_hold(hold)))
 
 
-async def look_late(context: ControllerContext, lowest: int, flights: Flights) -> Picture | None:
+async def look_late(
+    context: ControllerContext, lowest: int, flights: Flights, known: dict[int, Area]
+) -> Picture | None:
     """C24: files are listed after the versions were read."""
     head = await context.versions.load()
     wanted = Listed(lowest, (), frozenset()).at(head)
@@ -144,6 +149,22 @@ _publish = Publish.apply
 def name_without_token(lower: Frontier, upper: Frontier, epoch: int, token: str) -> MergedName:
     """C23: merged names of an epoch say the bounds only."""
     return MergedName(lower, upper, epoch, "0" * 32)
+
+
+def listed_once(listing: Listing, number: int) -> bool:
+    """C18: holds are listed once."""
+    return number > 0
+
+
+async def remove_holds_last(stores: LifeStores) -> int:
+    """C14: what a deleted collection holds goes before its holds."""
+    for folder in (names.PENDING_BATCHES, names.MERGED_BATCHES):
+        async for keys in deletion._pages(stores.store, folder):
+            await stores.store.delete(keys)
+    return await _remove_dead(stores)
+
+
+_remove_dead = deletion.remove_dead
 
 
 # ---- pending names

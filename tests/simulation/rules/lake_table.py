@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from slate_async.collections import deletion
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller import absorb, collect, flights, merger, pending
 from slate_async.collections.controller import round as rounds
+from slate_async.collections.controller import sweep as sweeping
 from slate_async.collections.controller.sweep import Sweep
 from slate_async.collections.core import edits, garbage, holding, reading, sweep
+from slate_async.collections.core.chain import Walk
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.times import TimeKind
@@ -119,10 +122,8 @@ ROLE_SWITCHES: Sequence[Switch] = (
         "C22",
         "a controller of the product collects what it has in flight",
         Patch(garbage, "is_in_flight", instead.never),
-        within=300,
-        faults=0.4,
-        **STEADY,
-        **LONG,
+        within=20,
+        script="unanswered-merge",
     ),
     _switch(
         "controller-list-first",
@@ -331,5 +332,29 @@ ROLE_SWITCHES: Sequence[Switch] = (
         Patch(edits.Publish, "apply", lake_instead.publish_without_holds),
         within=20,
         script="unread",
+    ),
+    _switch(
+        "controller-list-again",
+        "C18",
+        "a controller of the product lists holds once",
+        Patch(sweeping, "is_complete", lake_instead.listed_once),
+        within=20,
+        script="clones-in-a-row",
+    ),
+    _switch(
+        "writer-walk-check",
+        "C9",
+        "a writer of the product believes the end of a walk (compare)",
+        Patch(Walk, "counts", instead.always),
+        within=20,
+        script="walk-overtaken",
+    ),
+    _switch(
+        "deletion-holds-first",
+        "C14",
+        "who deletes a collection removes what it holds before its holds",
+        Patch(deletion, "remove_dead", lake_instead.remove_holds_last),
+        within=20,
+        script="deleted-under-a-reader",
     ),
 )

@@ -148,6 +148,8 @@ class Eye:
         for batch in area.batches:
             if batch.rows and batch not in before.batches and f"{FOLDER}/{batch.name}" not in self._objects:
                 self._note("dangling", f"{author} commits version {area.version}, which names {batch.name}")
+        if area.deleted:  # whoever reads is told
+            return
         if not area.bound <= self.given_up:
             self._note("unasked", f"{author} publishes {area.bound}, and holds have given up {self.given_up}")
         for name in sorted(self.criticals):

@@ -198,6 +198,8 @@ class LakePlay:
             raise Violation("alarm", f"a verification at rest found {report.findings}")
 
     async def _close(self, node: Node) -> None:
+        if self.eye.is_held(CRITICAL):
+            self.eye.criticals.add(CRITICAL)  # who made it may have died before it was told
         for name in self.eye.criticals:
             await (await open_critical(self.estate.stores(node).reading(), name)).expire()
         closer = await open_writer(self.estate.stores(node).writing("closer"), self.params.appends)

@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from slate_async.collections import deletion
 from slate_async.collections.codec.life import Appends
+from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, UpperMismatchError
 from slate_async.collections.reader.handle import open_reader
 from slate_async.collections.reader.listen import Listener
+from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.scenarios.lake.estate import Row, contents_of
@@ -275,6 +278,64 @@ async def unread(stage: LakeStage) -> None:
     await stage.look(await stage.reader("reader"), 3)
 
 
+async def clones_in_a_row(stage: LakeStage) -> None:
+    """Twice a clone is made between the listing of holds and the reading of its source's, which then moves on."""
+    (node, keeper), writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds((node, keeper), 1)
+    source = await stage.reader("source")
+    for _ in range(2):
+        reading = stage.hold(node, "get", f"readers/{source[1]._hold.handle.reader}/")
+        looking = node.spawn(keeper.round())
+        await reading.caught()
+        clone = stage.believed(source[0], await source[0].run(source[1].clone()))
+        await stage.give_up(source, 9)
+        reading.release()
+        await node.join(looking)
+        source = clone
+    await node.run(keeper.merge(everything=True))
+    await stage.look(source, 3)
+
+
+async def walk_overtaken(stage: LakeStage) -> None:
+    """A batch is absorbed and collected while a writer walks to the end of the chain."""
+    keeper, first = await stage.controller(), await stage.writer("w0")
+    node = stage.world.node("w1")
+    looking = stage.hold(node, "get", "pending_batches/")
+    opening = node.spawn(open_writer(stage.estate.writing(node, "w1"), Appends.COMPARE))
+    await stage.append(first, 0, 3)
+    await looking.caught()
+    await stage.rounds(keeper)
+    looking.release()
+    upper = (await node.join(opening)).upper
+    if upper.less_equal((2,)):
+        raise Violation("behind", f"a writer is told that the chain ends at {upper}, and it goes on to 3")
+
+
+async def deleted_under_a_reader(stage: LakeStage) -> None:
+    """A batch lands at a name that a deletion has removed, before it has removed all."""
+    first, zombie = await stage.writer("w0"), await stage.writer("w1")
+    slow, node = await stage.reader("slow"), stage.world.node("deleter")
+    put = stage.hold(zombie[0], "put-create", "pending_batches/")
+    late = zombie[0].spawn(stage.lost_append(zombie, 0, 3))
+    await put.caught()
+    await stage.append(first, 0, 2)
+    slow[0].freeze()
+    stores = stage.estate.stores(node)
+    await node.run(stores.versions.commits.commit(Tombstone(node.runtime.ids.token())))
+    removal = stage.hold(node, "delete", "readers/")
+    deleting = node.spawn(deletion.remove_dead(stores))
+    await asyncio.sleep(0.1)
+    put.release()
+    looking = stage.world.loop.create_task(stage.look(slow, 1))
+    await asyncio.sleep(0)
+    slow[0].thaw()
+    await asyncio.wait([looking])
+    removal.release()
+    await asyncio.wait([deleting, late])
+    looking.result()
+
+
 LAKE_SCRIPTS: Sequence[Scenario] = (
     lake_script("restarted-listener", Appends.DEFINITE, restarted_listener),
     lake_script("lost-while-it-waits", Appends.DEFINITE, lost_while_it_waits),
@@ -291,4 +352,7 @@ LAKE_SCRIPTS: Sequence[Scenario] = (
     lake_script("successor-at-work", Appends.DEFINITE, successor_at_work),
     lake_script("merged-twice", Appends.DEFINITE, merged_twice),
     lake_script("unread", Appends.DEFINITE, unread),
+    lake_script("clones-in-a-row", Appends.DEFINITE, clones_in_a_row),
+    lake_script("walk-overtaken", Appends.COMPARE, walk_overtaken),
+    lake_script("deleted-under-a-reader", Appends.COMPARE, deleted_under_a_reader),
 )

@@ -15,6 +15,7 @@ from slate_async.collections.core.times import TimeKind
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.reader.snapshot import Snapshot
 from slate_async.collections.writer.writer import Writer, open_writer
+from slate_async.errors import ClosedError
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.node import Node
@@ -73,7 +74,7 @@ class LakeStage:
         """One that comes too late to be acknowledged."""
         try:
             await self.append(writer, lower, upper)
-        except UpperMismatchError:
+        except (ClosedError, UpperMismatchError):
             return
         raise Violation("acknowledged", f"an append from {lower} to {upper} is acknowledged, and it is dead")
 
@@ -111,7 +112,7 @@ class LakeStage:
             try:
                 async with asyncio.timeout(5), await handle.snapshot(as_of) as snapshot:
                     await self.compare(snapshot)
-            except (LeaseLostError, SinceError, TimeoutError):
+            except (ClosedError, LeaseLostError, SinceError, TimeoutError):
                 self.estate.count("refused")
 
         await node.run(work())
