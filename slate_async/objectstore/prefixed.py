@@ -66,3 +66,11 @@ class PrefixedStore:
 
     async def close(self) -> None:
         """Nothing: the underlying store is not this view's to close."""
+
+    def _whole_key(self, key: str) -> str:
+        return whole_key(self._store, self._folder + key)
+
+
+def whole_key(store: ObjectStore, key: str) -> str:
+    """The key of the object ``key`` of ``store`` as errors name it: with the folders that ``store`` is a view of."""
+    return store._whole_key(key) if isinstance(store, PrefixedStore) else key

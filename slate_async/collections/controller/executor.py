@@ -25,6 +25,7 @@ from slate_async.collections.core.names import MergedName
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.merged import PART_BYTES, MergedSource
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.gather import gather
 from slate_async.runtime.protocol import Offload
@@ -76,7 +77,7 @@ class LocalExecutor:
     async def merge(self, task: MergeTask) -> MergedBatch:
         """See `Executor`."""
         schema, store, offload = task.schema, self._store, self._offload
-        merging = BoundedMerge(schema, task.since, [batch.name for batch in task.inputs])
+        merging = BoundedMerge(schema, task.since, [whole_key(store, batch.name) for batch in task.inputs])
         output = MergedOutput(store, schema, task.output, task.bounds, offload, task.part_bytes)
         async with AsyncExitStack() as stack:
             slices = [

@@ -114,7 +114,7 @@ async def _shards(
         reads = await gather([_read(context, taken.batch.name) for taken in waiting[:together]])
         for taken, read in zip(waiting[:together], reads, strict=True):
             if read is None:
-                raise ObjectNotFoundError(str(taken.batch.name))
+                raise ObjectNotFoundError(context.pending.where(taken.batch.name))
             async for piece in _trimmed(context, taken, read):
                 yield piece
         del waiting[:together]
@@ -135,9 +135,9 @@ async def _chain(
             ahead = {frontier_name(name.lower): read for name, read in zip(names, reads, strict=True)}
         read = ahead.pop(key)
         if read is None:
-            raise ObjectNotFoundError(str(batch.name))
+            raise ObjectNotFoundError(context.pending.where(batch.name))
         said = read.description
-        walk = walk.past(Link(said.lower, said.upper, said.token), str(batch.name))
+        walk = walk.past(Link(said.lower, said.upper, said.token), context.pending.where(batch.name))
         whole = PendingBatch(batch.name, said.lower, said.upper, batch.nbytes)
         async for piece in _trimmed(context, Taken(whole, said.lower, said.upper), read):
             yield piece
@@ -147,19 +147,19 @@ async def _trimmed(
     context: ControllerContext, taken: Taken[PendingBatch], read: Pending
 ) -> AsyncGenerator[Piece, None]:
     """The pieces of one batch. C4: rows at times beyond where it is taken from."""
-    said, key = read.description, str(taken.batch.name)
+    said, where = read.description, context.pending.where(taken.batch.name)
     bounds = Bounds(said.lower, said.upper, said.lower)
     if read.updates is not None:
-        yield Piece(await _cut(context, read.updates, bounds, taken, key), taken.end, said.token, True)
+        yield Piece(await _cut(context, read.updates, bounds, taken, where), taken.end, said.token, True)
         return
     first = True
     async for table in context.pending.parts(taken.batch.name, said):
-        yield Piece(await _cut(context, table, bounds, taken, key), taken.end, said.token, first)
+        yield Piece(await _cut(context, table, bounds, taken, where), taken.end, said.token, first)
         first = False
 
 
 async def _cut(
-    context: ControllerContext, table: pa.Table, bounds: Bounds, taken: Taken[PendingBatch], key: str
+    context: ControllerContext, table: pa.Table, bounds: Bounds, taken: Taken[PendingBatch], where: str
 ) -> pa.Table:
     def cut() -> pa.Table:
         batches = []
@@ -167,7 +167,7 @@ async def _cut(
             times = context.schema.times(batch)
             if not bounds.mask(times).all():
                 text = f"it has times that are not from {bounds.lower} to {bounds.upper}"
-                raise CorruptionError(text, object_name=key)
+                raise CorruptionError(text, object_name=where)
             batches.append(batch if is_whole(taken) else batch.filter(mask_array(taken.start.mask(times))))
         return pa.Table.from_batches(batches, context.schema.arrow)
 

@@ -170,7 +170,7 @@ class Rounds:
         if now.upper != head.upper:
             return
         for batch in batches:
-            is_part = error.key.startswith(f"{batch.name}.")
+            is_part = error.key.startswith(f"{context.pending.where(batch.name)}.")
             if is_part and await context.pending.describe(batch.name) is not None:
                 raise CorruptionError("a part of a pending batch is missing", object_name=error.key) from error
         logger.warning("%s: %s was listed and is missing; it is looked at again later", context.name, error.key)

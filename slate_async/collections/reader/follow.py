@@ -87,7 +87,7 @@ class ChainFollower:
             nbytes = SMALL_BYTES if content is not None else sum(part.nbytes for part in found.parts) or MAX_PART_BYTES
             batch = PendingBatch(found.lower, found.upper, name, found.token, nbytes, content)
             taken.append(Taken(batch, walk.at, found.upper))
-            walk = walk.past(Link(found.lower, found.upper, found.token), str(name))
+            walk = walk.past(Link(found.lower, found.upper, found.token), self._context.pending.where(name))
         return Extension(walk.at, tuple(taken))
 
     def handed_over(self, coverage: Frontier) -> Extension[PendingBatch]:

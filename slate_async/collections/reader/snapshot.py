@@ -37,6 +37,7 @@ from slate_async.collections.reader.follow import PendingBatch
 from slate_async.collections.reader.pins import Pin
 from slate_async.collections.store.merged import MergedSource
 from slate_async.errors import InvalidError, SlateError
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
 from slate_async.runtime.loop_iterator import iterated
@@ -229,7 +230,7 @@ class Snapshot:
         self, chosen: sources.Selection, opened: Sequence[MergedSource], pending: Sequence[pa.RecordBatch]
     ) -> AsyncIterator[pa.RecordBatch]:
         context = self._source.context
-        names = [*(batch.name for batch in self._batches()), "pending batches"]
+        names = [*(whole_key(context.store, batch.name) for batch in self._batches()), "pending batches"]
         slices = [*(sources.merged_rows(context, source, chosen) for source in opened), _each(pending)]
         merging = BoundedMerge(context.schema, Frontier([self.as_of]), names, keep=False)
         offload = context.runtime.offload

@@ -213,7 +213,7 @@ async def pending_tables(context: ReaderContext, batch: PendingBatch) -> AsyncGe
     elif found is None:
         found = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
     if found is None or batch.token not in (None, found.description.token):
-        raise ObjectNotFoundError(str(name))
+        raise ObjectNotFoundError(context.pending.where(name))
     if found.updates is not None:
         yield found.updates
         return

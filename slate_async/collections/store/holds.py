@@ -16,6 +16,7 @@ from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.store.conditional import Written, put_if
 from slate_async.errors import ConfigError
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.gather import gather
 
@@ -44,7 +45,8 @@ class HoldStore:
             found = await self._store.get(key)
         except ObjectNotFoundError:
             return None
-        return StoredHold(decode_hold(found.data, self._kind, object_name=key), found.info.etag)
+        hold = decode_hold(found.data, self._kind, object_name=whole_key(self._store, key))
+        return StoredHold(hold, found.info.etag)
 
     async def read_all(self, readers: Iterable[str]) -> dict[str, StoredHold]:
         """Those of ``readers`` that are there, some at a time."""

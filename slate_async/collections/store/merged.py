@@ -33,6 +33,7 @@ from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Offload
 
@@ -163,27 +164,27 @@ class MergedSource:
         Raises `ObjectNotFoundError`, which the reader's hold explains (C15), `CorruptionError`, `UnavailableError`."""
         if not batch.rows:
             return cls(store, schema, batch, offload, (), None, None)
-        data = memoryview((await store.get(batch.name)).data)
+        data, where = memoryview((await store.get(batch.name)).data), whole_key(store, batch.name)
         if not batch.parts:
             named = PartRef(batch.rows, batch.nbytes, batch.crc)
-            part = await offload.run(partial(with_sections, data, named, object_name=batch.name))
+            part = await offload.run(partial(with_sections, data, named, object_name=where))
             return cls(store, schema, batch, offload, (part,), None, data)
 
         def decoded() -> Index:
-            check_bytes(data, batch.nbytes, batch.crc, object_name=batch.name)
-            return decode_index(data, schema, object_name=batch.name)
+            check_bytes(data, batch.nbytes, batch.crc, object_name=where)
+            return decode_index(data, schema, object_name=where)
 
         index = await offload.run(decoded)
         if (index.rows, len(index.parts)) != (batch.rows, batch.parts):
-            raise CorruptionError(f"{index.rows} updates in place of {batch.rows}", object_name=batch.name)
+            raise CorruptionError(f"{index.rows} updates in place of {batch.rows}", object_name=where)
         return cls(store, schema, batch, offload, index.parts, index.edges, None)
 
     async def file(self, part: int) -> MergedFile:
         """One part, of which row groups can be read. Raises as `open`."""
         if part not in self._files:
-            ref, key = self.parts[part], self.key(part)
+            ref, where = self.parts[part], whole_key(self._store, self.key(part))
             footer = await self._bytes(part, section_span(ref, -1))
-            self._files[part] = MergedFile(footer, ref, self._schema, object_name=key)
+            self._files[part] = MergedFile(footer, ref, self._schema, object_name=where)
         return self._files[part]
 
     async def read(

@@ -31,6 +31,7 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.conditional import put_if
 from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InternalError, InvalidError, UnavailableError
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 
@@ -103,34 +104,34 @@ class PendingStore:
 
     async def describe(self, name: PendingName) -> Description | None:
         """What the batch called ``name`` says about itself, by its first bytes; ``None`` if there is none."""
-        key = str(name)
+        key, where = str(name), self.where(name)
         try:
             start = await read_span(self._store, key, slice(0, PEEK_BYTES))
-            found = peek_description(start, self._schema, self._collection, object_name=key)
+            found = peek_description(start, self._schema, self._collection, object_name=where)
             if found is None:  # it names many parts
                 start = (await self._store.get(key)).data
-                found = peek_description(start, self._schema, self._collection, object_name=key)
+                found = peek_description(start, self._schema, self._collection, object_name=where)
         except ObjectNotFoundError:
             return None
         if found is None:
-            raise CorruptionError(f"it ends after {len(start)} bytes", object_name=key)
-        return _checked(found, name)
+            raise CorruptionError(f"it ends after {len(start)} bytes", object_name=where)
+        return _checked(found, name, where)
 
     async def look(self, name: PendingName) -> tuple[Description, Pending | None] | None:
         """What `describe` gives, and the whole batch if it is small, by one request; ``None`` if there is none."""
-        key = str(name)
+        where = self.where(name)
         try:
-            found = await self._store.get(key, Span(0, SMALL_BYTES))
+            found = await self._store.get(str(name), Span(0, SMALL_BYTES))
         except ObjectNotFoundError:
             return None
         if len(found.data) < SMALL_BYTES:
-            batch = await self._decoded(found.data, key)
-            return _checked(batch.description, name), batch
-        description = peek_description(found.data, self._schema, self._collection, object_name=key)
+            batch = await self._decoded(found.data, where)
+            return _checked(batch.description, name, where), batch
+        description = peek_description(found.data, self._schema, self._collection, object_name=where)
         if description is None:  # it names many parts
             described = await self.describe(name)
             return None if described is None else (described, None)
-        return _checked(description, name), None
+        return _checked(description, name, where), None
 
     async def read(self, name: PendingName) -> Pending | None:
         """The batch called ``name``; ``None`` if there is none. Its updates may be in `parts`."""
@@ -142,8 +143,9 @@ class PendingStore:
 
     async def decoded(self, name: PendingName, data: bytes | memoryview) -> Pending:
         """The batch called ``name``, whose object is ``data``."""
-        found = await self._decoded(data, str(name))
-        _checked(found.description, name)
+        where = self.where(name)
+        found = await self._decoded(data, where)
+        _checked(found.description, name, where)
         return found
 
     async def parts(self, name: PendingName, description: Description) -> AsyncIterator[pa.Table]:
@@ -156,11 +158,11 @@ class PendingStore:
     async def part(self, name: PendingName, description: Description, place: int) -> pa.Table:
         """The updates of one part of the batch called ``name``, whose ``description`` names it. Raises as `parts`."""
         part, wanted = description.parts[place], part_name(name, description, place)
-        key, token, number = str(wanted), wanted.token, wanted.part
-        data = check_bytes((await self._store.get(key)).data, part.nbytes, part.crc, object_name=key)
-        found = await self._decoded(data, key)
+        where, token, number = self.where(wanted), wanted.token, wanted.part
+        data = check_bytes((await self._store.get(str(wanted))).data, part.nbytes, part.crc, object_name=where)
+        found = await self._decoded(data, where)
         if found.updates is None or (found.description.token, found.description.part) != (token, number):
-            raise CorruptionError(f"it is not part {number} of append {token}", object_name=key)
+            raise CorruptionError(f"it is not part {number} of append {token}", object_name=where)
         return found.updates
 
     async def list(self, writer: str | None = None, *, after: PendingName | None = None) -> AsyncIterator[Listed]:
@@ -177,9 +179,13 @@ class PendingStore:
         """Delete objects of the pending area. Missing ones are no error."""
         await self._store.delete(list(keys))
 
-    async def _decoded(self, data: bytes | memoryview, key: str) -> Pending:
+    def where(self, name: PendingName) -> str:
+        """The key of the object called ``name``, as errors name it."""
+        return whole_key(self._store, str(name))
+
+    async def _decoded(self, data: bytes | memoryview, where: str) -> Pending:
         def decode() -> Pending:
-            return decode_pending(data, self._schema, self._collection, object_name=key)
+            return decode_pending(data, self._schema, self._collection, object_name=where)
 
         return await self._offload.run(decode) if len(data) > OFFLOAD_BYTES else decode()
 
@@ -196,12 +202,12 @@ def _check_named(name: PendingName, description: Description) -> None:
         raise InternalError(f"{name} is no name of a batch from {description.lower} to {description.upper}")
 
 
-def _checked(description: Description, name: PendingName) -> Description:
-    """``description``, which was read under ``name``."""
+def _checked(description: Description, name: PendingName, where: str) -> Description:
+    """``description``, which was read under ``name``, at ``where``."""
     if not _fits(name, description) or (name.part is None) != (description.part is None):
         raise CorruptionError(
             f"it is a batch of {description.writer} from {description.lower} to {description.upper}",
-            object_name=str(name),
+            object_name=where,
         )
     return description
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectStore, Span
 
 
@@ -17,4 +18,4 @@ async def read_span(store: ObjectStore, key: str, place: slice) -> bytes:
         size = (await store.head(key)).size
         if size > place.start:
             raise
-        raise CorruptionError(f"it ends after {size} bytes", object_name=key) from None
+        raise CorruptionError(f"it ends after {size} bytes", object_name=whole_key(store, key)) from None

@@ -18,11 +18,12 @@ from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import part_name
+from slate_async.collections.verify.report import found_in
 from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.collections.writer.batches import sum_of_diffs
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class BatchCheck:
         try:
             pending = await context.answered(f"a read of {name}", lambda: context.pending.read(name))
         except CorruptionError as error:
-            return self._torn(finding_of(error))
+            return self._torn(found_in(context.store, error))
         if pending is None:
             checked.missing.append(Finding(checked.found.key, None, "was listed, and is missing"))
             checked.whole = False
@@ -103,7 +104,7 @@ class BatchCheck:
                 checked.missing.append(Finding(key, None, what))
                 checked.whole = False
             except CorruptionError as error:
-                self._torn(finding_of(error))
+                self._torn(found_in(context.store, error))
             else:
                 await context.runtime.offload.run(partial(self._add, updates))
 

@@ -17,9 +17,10 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.holding import Hold, StoredHold
 from slate_async.collections.core.names import hold_name
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.verify.report import found_in
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 READS_AT_ONCE = 16
 
@@ -40,7 +41,7 @@ async def read_holds(context: ReaderContext) -> CheckedHolds:
         try:
             stored = await context.answered(f"a read of the hold of {reader}", lambda: context.holds.read(reader))
         except CorruptionError as error:
-            checked.findings.append(finding_of(error))
+            checked.findings.append(found_in(context.store, error))
         else:
             if stored is not None:
                 checked.stored[reader] = stored
@@ -48,7 +49,7 @@ async def read_holds(context: ReaderContext) -> CheckedHolds:
     try:
         listed = sorted(await context.answered("a listing of holds", context.holds.list))
     except CorruptionError as error:
-        found = finding_of(error)
+        found = found_in(context.store, error)
         checked.findings.append(replace(found, what=f"{found.what}; holds cannot be listed, or checked"))
         return checked
     if listed:

@@ -19,11 +19,12 @@ from slate_async.collections.core.names import frontier_name
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.merged import MergedSource
+from slate_async.collections.verify.report import found_in
 from slate_async.collections.verify.updates import UpdatesCheck
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.backoff import Backoff
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 NAMED = "is missing, though a version names it"
 
@@ -80,7 +81,7 @@ class MergedCheck:
         except ObjectNotFoundError:
             self._checked.missing.append(Finding(batch.name, None, NAMED))
         except CorruptionError as error:
-            self._checked.findings.append(finding_of(error))
+            self._checked.findings.append(found_in(self._context.store, error))
         self._on_object(batch.name)
         return None
 
@@ -93,7 +94,7 @@ class MergedCheck:
             self._checked.missing.append(Finding(key, None, NAMED))
             self._skip()
         except CorruptionError as error:
-            self._checked.findings.append(finding_of(error))
+            self._checked.findings.append(found_in(self._context.store, error))
             self._skip()
 
     async def _read_groups(self, source: MergedSource, part: int, file: MergedFile) -> None:
@@ -107,7 +108,7 @@ class MergedCheck:
                     await self._context.runtime.offload.run(partial(self._add, source, part, table, edges))
                     group, backoff = group + 1, None
             except CorruptionError as error:
-                self._checked.findings.append(finding_of(error))
+                self._checked.findings.append(found_in(self._context.store, error))
                 self._skip()
                 group += 1
             except UnavailableError as error:

@@ -20,9 +20,10 @@ from slate_async.collections.core.names import COMPARE_SHARD, PendingName
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import Listed
 from slate_async.collections.verify.batch import BatchCheck, CheckedBatch, PendingFound
+from slate_async.collections.verify.report import found_in
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 BATCHES_AT_ONCE = 4
 DESCRIBED_AT_ONCE = 16
@@ -125,7 +126,7 @@ class PendingCheck:
         try:
             said = await self._context.answered(f"a look at {key}", lambda: self._context.pending.describe(name))
         except CorruptionError as error:
-            self._checked.findings.append(finding_of(error))
+            self._checked.findings.append(found_in(self._context.store, error))
             self._blind = True
             return None
         if said is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from slate_async.types import Finding
+from slate_async.errors import CorruptionError
+from slate_async.objectstore.prefixed import whole_key
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.types import Finding, finding_of
 
 CollectionStage = Literal["versions", "merged", "pending"]
 """What a verification is reading."""
@@ -60,3 +63,9 @@ class CollectionVerifyReport:
     def unreadable(cls, name: str, finding: Finding) -> CollectionVerifyReport:
         """Of a collection of which nothing can be read but ``finding``."""
         return cls(name, 0, 0, "", "", "", "", 0, 0, 0, 0, 0, 0, (finding,), ())
+
+
+def found_in(store: ObjectStore, error: CorruptionError) -> Finding:
+    """``error`` as a finding about an object of ``store``, the folder of the life."""
+    found = finding_of(error)
+    return replace(found, object_name=found.object_name.removeprefix(whole_key(store, "")))

@@ -21,11 +21,16 @@ from slate_async.collections.verify.keeping import Keeping
 from slate_async.collections.verify.listing import Listing, list_all
 from slate_async.collections.verify.merged import CheckedMerged, MergedCheck
 from slate_async.collections.verify.pending import CheckedPending, PendingCheck
-from slate_async.collections.verify.report import CollectionStage, CollectionVerifyProgress, CollectionVerifyReport
+from slate_async.collections.verify.report import (
+    CollectionStage,
+    CollectionVerifyProgress,
+    CollectionVerifyReport,
+    found_in,
+)
 from slate_async.collections.verify.versions import CheckedVersions, check_versions
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 BATCHES_AT_ONCE = 2
 
@@ -41,7 +46,7 @@ async def verify(context: ReaderContext, on_progress: OnProgress | None = None) 
     try:
         keeping = await Keeping.begin(context)
     except CorruptionError as error:
-        return await verification.run(None, finding_of(error))
+        return await verification.run(None, found_in(context.store, error))
     try:
         return await verification.run(keeping, None)
     finally:

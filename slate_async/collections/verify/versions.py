@@ -14,8 +14,9 @@ from slate_async.collections.core.area import Area, MergedBatch, check_area, che
 from slate_async.collections.core.names import parse_merged
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.verify.report import found_in
 from slate_async.errors import CorruptionError, InternalError
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ async def check_versions(context: ReaderContext, lowest: int, head: Area | None)
     try:
         stored = await context.answered("a listing of versions", context.versions.stored)
     except CorruptionError as error:
-        found = finding_of(error)
+        found = found_in(context.store, error)
         checked.findings.append(replace(found, what=f"{found.what}; versions besides the head cannot be checked"))
         checked.areas += [head] if head is not None and head.version else []
         return checked
@@ -66,7 +67,7 @@ async def _read(context: ReaderContext, ref: VersionRef, checked: CheckedVersion
     try:
         area = await context.answered(f"a read of version {ref.version}", lambda: context.versions.read(ref))
     except CorruptionError as error:
-        checked.findings.append(finding_of(error))
+        checked.findings.append(found_in(context.store, error))
         return
     if area is None:
         checked.missing.append(Finding(_name(ref.version), None, "is missing, though readers may need it"))

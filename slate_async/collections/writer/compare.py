@@ -128,7 +128,7 @@ class CompareAppends:
             )
             if found is None:
                 break
-            walk = walk.past(_link(found), str(name))
+            walk = walk.past(_link(found), self._context.pending.where(name))
             self.pending[walk.at] = None
         return walk
 

@@ -8,7 +8,7 @@ from metastores.protocol import ConditionalObjects, ListedObject, StoredObject
 from slate_async.errors import InvalidError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.objectstore.prefixed import PrefixedStore, whole_key
 from slate_async.runtime.system import SystemClock
 
 
@@ -44,3 +44,4 @@ async def test_a_view_ends_at_its_folder() -> None:
     for wrong in ("../db", "a//b"):
         with pytest.raises(InvalidError):
             PrefixedStore(store, wrong)
+    assert (whole_key(store, "a"), whole_key(PrefixedStore(view, "1"), "a")) == ("a", "db/1/a")
