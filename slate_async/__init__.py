@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UpperMismatchError,
     )
     from slate_async.collections.core.frontier import DONE, Frontier
-    from slate_async.collections.info import CollectionInfo
+    from slate_async.collections.info import CollectionInfo, DamagedCollection
     from slate_async.collections.lake import Lake
     from slate_async.collections.open import open_collections
     from slate_async.database.admin import Admin
@@ -125,7 +125,7 @@ else:
             "slate_async.collections.core.errors": "LeaseLostError SinceError SumError TokenMismatchError"
             " UpperMismatchError",
             "slate_async.collections.core.frontier": "DONE Frontier",
-            "slate_async.collections.info": "CollectionInfo",
+            "slate_async.collections.info": "CollectionInfo DamagedCollection",
             "slate_async.collections.lake": "Lake",
             "slate_async.collections.open": "open_collections",
             "slate_async.database.admin": "Admin",
@@ -219,6 +219,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "DONE",
+    "DamagedCollection",
     "DatabasePath",
     "DatabaseRelay",
     "Db",

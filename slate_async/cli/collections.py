@@ -170,8 +170,10 @@ def parse_column(text: str) -> pa.Field:
     return pa.field(name, found, nullable=not required)
 
 
-def fields_of(info: slate_async.CollectionInfo) -> dict[str, Any]:
+def fields_of(info: slate_async.CollectionInfo | slate_async.DamagedCollection) -> dict[str, Any]:
     """A collection in plain values."""
+    if isinstance(info, slate_async.DamagedCollection):
+        return {"name": info.name, "state": info.state, "what": info.what}
     return {
         "name": info.name,
         "state": info.state,
@@ -196,8 +198,12 @@ async def show_list(session: Session) -> int:
         return OK
     if not found:
         session.output.note(f"there is no collection in {session.path}")
-    rows = [[_cell(value) for value in fields.values()] for fields in found]
-    session.output.table("collections", ("name", "state", "life", "time", "appends", "data"), rows)
+    columns = ("name", "state", "life", "time", "appends", "data")
+    rows = [[_cell(fields.get(column, "")) for column in columns] for fields in found]
+    session.output.table("collections", columns, rows)
+    for fields in found:
+        if "what" in fields:
+            session.output.note(f"{fields['name']}: {fields['what']}")
     return OK
 
 

@@ -33,6 +33,18 @@ class CollectionInfo:
     data: type[bytes] | pa.Schema
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedCollection:
+    """A collection of which nothing is known but its name: its register is damaged or missing.
+
+    what: is wrong, and what to do
+    """
+
+    name: str
+    what: str
+    state: Literal["damaged"] = "damaged"
+
+
 def info_of(name: str, life: Life) -> CollectionInfo:
     """What the register of the collection ``name`` says."""
     schema = life.schema

@@ -25,11 +25,11 @@ from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.names import check_name
 from slate_async.collections.deletion import delete_life, remove_dead, remove_deleted
-from slate_async.collections.info import CollectionInfo, appends_of, difference, info_of, schema_of
+from slate_async.collections.info import CollectionInfo, DamagedCollection, appends_of, difference, info_of, schema_of
 from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.reader.handle import ReadHandle, open_reader
-from slate_async.errors import InvalidError, NotFoundError, UnavailableError
+from slate_async.errors import CorruptionError, InvalidError, NotFoundError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.loop_handle import LoopHandle, called
 from slate_async.runtime.opening import Opening
@@ -99,8 +99,9 @@ class Lake(LoopHandle):
         """The collection ``name``, whether it is there or not. Raises `InvalidError` for a name that none may have."""
         return Collection(name, self._context, self)
 
-    async def list(self) -> builtins.list[CollectionInfo]:
-        """All collections that were ever created here, in the order of their names. Raises `UnavailableError`.
+    async def list(self) -> builtins.list[CollectionInfo | DamagedCollection]:
+        """All collections that were ever created here, in the order of their names. One whose register is damaged or
+        missing is a `DamagedCollection`, whose ``state`` is ``"damaged"``. Raises `UnavailableError`.
 
         One request lists a folder, another reads its register. Other files and folders are left out."""
         self._check()
@@ -200,9 +201,12 @@ class Lake(LoopHandle):
         async with self._context.register(name) as register:
             await register.end(life.uuid)
 
-    async def _look(self, name: str) -> CollectionInfo | None:
+    async def _look(self, name: str) -> CollectionInfo | DamagedCollection | None:
         async with self._context.register(name) as register:
-            life = await register.load()
+            try:
+                life = await register.find()
+            except CorruptionError as error:
+                return DamagedCollection(name, str(error))
         return None if life is None else info_of(name, life)
 
     async def _deleted(self, name: str, force: bool) -> None:

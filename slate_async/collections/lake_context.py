@@ -75,10 +75,7 @@ class LakeContext:
         """The life that is open. Raises `NotFoundError`, which says what there is, or `CorruptionError` if the register
         was lost."""
         async with self.register(name) as register:
-            life = await register.load()
-            found = None if life is not None else await register.remains(None)
-            if found is not None and (life := await register.load()) is None:
-                raise register.lost(found)
+            life = await register.find()
         if life is None:
             raise NotFoundError(await self._unknown(name))
         if life.state is LifeState.DELETED:

@@ -12,7 +12,7 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.collections import collection, lake
 from slate_async.collections import open as asynchronous
 from slate_async.collections.controller.executor import Executor
-from slate_async.collections.info import CollectionInfo
+from slate_async.collections.info import CollectionInfo, DamagedCollection
 from slate_async.collections.overview.views import Overview
 from slate_async.collections.verify.report import CollectionVerifyProgress, CollectionVerifyReport
 from slate_async.objectstore.clients import StorePath
@@ -119,7 +119,7 @@ class Lake(LoopHandle[lake.Lake]):
         """The collection ``name``, whether it is there or not."""
         return Collection(self._loop, self._handle.collection(name))
 
-    def list(self) -> builtins.list[CollectionInfo]:
+    def list(self) -> builtins.list[CollectionInfo | DamagedCollection]:
         """All collections that were ever created here, in the order of their names."""
         return self._loop.run(self._handle.list)
 

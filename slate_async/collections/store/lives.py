@@ -117,6 +117,14 @@ class LifeRegister:
         self._tag = None if cell is None else cell.tag
         return self._head
 
+    async def find(self) -> Life | None:
+        """As `load`, for a collection that may be used. Raises `CorruptionError` if the register was lost, too."""
+        life = await self.load()
+        found = None if life is not None else await self.remains(None)
+        if found is not None and (life := await self.load()) is None:
+            raise self.lost(found)
+        return life
+
     async def write(self, old: Life | None, new: Life) -> WriteOutcome[Life]:
         """See `slate_async.commits.Versions`. Raises `CorruptionError` for a life that begins where one was already."""
         begins = old is None or old.number < new.number
@@ -137,7 +145,9 @@ class LifeRegister:
 
         Foreign objects do not count. Raises `UnavailableError`."""
         folder = "" if life is None or life.number == 1 else f"{life.number}/"
-        async for info in self._store.list(folder):
+        async for info in self._store.list(folder, start_after="" if folder else "0"):
+            if info.key > "9~":  # behind all folders of lives; a foreign folder may be large
+                break
             if is_of_a_life(info.key):
                 return f"the object {self.name}/{info.key}"
         return None if life is None else await self._elsewhere(life)

@@ -321,3 +321,16 @@ def test_a_column_of_any_name_takes_conditions(slate: Run, path: str, tmp_path: 
 def test_an_empty_folder_is_said_to_be_one(slate: Run, path: str) -> None:
     found = slate("collection", "list", path=path)
     assert (found.code, found.out, f"there is no collection in {path}" in found.err) == (0, "", True)
+
+
+def test_a_collection_without_its_register_is_listed(slate: Run, orders: str) -> None:
+    found = json.loads(slate("collection", "list", "--json", path=orders).out)
+    assert (found["name"], found["state"]) == ("orders", "open")
+    [register] = Path(orders, "orders").glob("collection*")
+    register.write_bytes(b"damaged")
+    shown = slate("collection", "list", path=orders)
+    assert shown.code == 0
+    assert "damaged" in shown.out
+    assert "orders: " in shown.err
+    found = json.loads(slate("collection", "list", "--json", path=orders).out)
+    assert set(found) == {"name", "state", "what"}

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from metastores.memory import MemoryFactory
+from slate_async.collections.info import DamagedCollection
 from slate_async.collections.lake import Lake
 from slate_async.collections.open import open_collections
 from slate_async.errors import CorruptionError
+from slate_async.objectstore.protocol import ObjectInfo
 from slate_async.runtime.opening import Opening
 from tests.engine import StoreInHand
 from tests.unit.collections.lake import fast_runtime
@@ -116,3 +118,40 @@ async def test_a_missing_object_is_named_once(lake: Lake, store: StoreInHand) ->
                 await (await reader.snapshot(4)).to_arrow()
     assert str(raised.value).count("batch_") == 1
     assert str(raised.value).startswith("orders/1/merged_batches/")
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+async def test_one_without_a_sound_register_is_listed_as_damaged(lake: Lake, store: StoreInHand, how: str) -> None:
+    """It was left out, or hid all others."""
+    async with await lake.create("orders"), await lake.create("parts"):
+        await used(lake)
+    for key in ("photos/1.jpg", "photos/1/a.jpg", "photos/a.jpg"):
+        await store.put(key, b"foreign")
+    if how == "missing":
+        await store.delete(["orders/collection"])
+    else:
+        await store.put("orders/collection", b"damaged")
+    async with await opened(store) as other:
+        damaged, sound = await other.list()
+        assert isinstance(damaged, DamagedCollection)
+        with pytest.raises(CorruptionError) as raised:
+            await other.collection("orders").info()
+    assert (damaged.name, damaged.state, damaged.what) == ("orders", "damaged", str(raised.value))
+    assert (sound.name, sound.state) == ("parts", "open")
+
+
+async def test_of_a_foreign_folder_few_objects_are_listed(
+    lake: Lake, store: StoreInHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await store.put(f"photos/beach-{number}.jpg", b"foreign")
+    listed, whole = [], store.list
+
+    async def counted(prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        async for info in whole(prefix, start_after=start_after):
+            listed.append(info.key)
+            yield info
+
+    monkeypatch.setattr(store, "list", counted)
+    assert await lake.list() == []
+    assert len(listed) == 2
