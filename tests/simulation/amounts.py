@@ -1,8 +1,8 @@
 """How many seeds of each ``collections-…`` scenario are run: in a slice, and in all of it, by tests and by
 ``scripts/simulate --full``.
 
-All together at least `FULL_SEEDS`. A seed of pure decisions is ten histories; a seed of `AWAITS` or
-`AWAIT_LIVES` is one of its pairs, and in full each pair is run once.
+All together at least `FULL_SEEDS`. A seed of pure decisions is ten histories; a seed of `AWAITS`,
+`AWAIT_LIVES` or `AWAIT_RELAYS` is one of its pairs, and in full each pair is run once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.lake.await_lives import AWAIT_LIVES, all_life_pairs
+from tests.simulation.scenarios.lake.await_relays import AWAIT_RELAYS, all_relay_pairs
 from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
+from tests.simulation.scenarios.lake.relays import RELAYS
 from tests.simulation.scenarios.lake.scenarios import LAKES
 
 FULL_SEEDS = 20_000
@@ -33,6 +35,8 @@ class Amount:
 DECISIONS = Amount(16, lambda: 4_000)
 ROLES = Amount(10, lambda: 1_000)
 PAIRS = Amount(10, lambda: len(all_pairs()))
+RELAYED = Amount(4, lambda: 1_000)
+RELAY_PAIRS = Amount(4, lambda: len(all_relay_pairs()))
 LIFE_PAIRS = Amount(10, lambda: len(all_life_pairs()))
 
 AMOUNTS: Mapping[str, Amount] = {
@@ -40,4 +44,6 @@ AMOUNTS: Mapping[str, Amount] = {
     **{scenario.name: ROLES for scenario in LAKES},
     AWAITS.name: PAIRS,
     AWAIT_LIVES.name: LIFE_PAIRS,
+    RELAYS.name: RELAYED,
+    AWAIT_RELAYS.name: RELAY_PAIRS,
 }

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from slate_async.collections.codec.life import Appends
 from tests.simulation.scenarios.lake.await_lives import AWAIT_LIVES
+from tests.simulation.scenarios.lake.await_relays import AWAIT_RELAYS
 from tests.simulation.scenarios.lake.awaits import AWAITS
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
+from tests.simulation.scenarios.lake.relays import RELAYS
 from tests.simulation.scenarios.protocol import Scenario
 
 LAKES: Sequence[Scenario] = (
@@ -59,4 +61,6 @@ LAKES: Sequence[Scenario] = (
     LIVES,
     AWAITS,
     AWAIT_LIVES,
+    RELAYS,
+    AWAIT_RELAYS,
 )
