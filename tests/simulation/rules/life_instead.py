@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from slate_async.engine.compaction.merge import Merge
+from slate_async.engine.compaction.plan_builder import Reservation
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.gc import log as judging
 from slate_async.engine.gc import plan
@@ -18,8 +19,9 @@ from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import ConflictError
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.log.names import PREFIX, parse_contiguous
+from slate_async.storage.manifest.edits import compactions
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.compactions import CommitCompaction
+from slate_async.storage.manifest.edits.compactions import CommitCompaction, Inputs
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.lifecycle import Recreate
 from slate_async.storage.manifest.edits.protocol import check_usable
@@ -131,6 +133,22 @@ def commit_again(self: CommitCompaction, state: ManifestState) -> ManifestState 
         return None
     again = replace(state, compactions=(replace(done, l0=(), runs=(), ssts=None, log_end=None),), runs=state.runs)
     return _commit_compaction(replace(self, epoch=state.compactor_epoch, log=None), again)
+
+
+def overlap_in_keys(self: Reservation, other: Reservation) -> bool:
+    """Rule 2: compactions of whole runs are in each other's way, too, only where their inputs have keys."""
+    return _overlaps(self._replace(whole=False), other._replace(whole=False))
+
+
+_overlaps = Reservation.overlaps
+
+
+def joins_any_run(state: ManifestState, inputs: Inputs, target_run: int, target_level: int) -> None:
+    """Rule 2: a run is joined also while a compaction takes it whole."""
+    _check_target(replace(state, compactions=()), inputs, target_run, target_level)
+
+
+_check_target = compactions._check_target
 
 
 # ---- checkpoints

@@ -9,6 +9,7 @@ from slate_async.engine import proved_metadata
 from slate_async.engine.clone import make
 from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge
+from slate_async.engine.compaction.plan_builder import Reservation
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.gc import log as judging
@@ -120,6 +121,17 @@ LIFE_SWITCHES: Sequence[Switch] = (
         within=100,
         stage=_life(compactors=2, freezes=0.7, faults=1.5),
         behind=(UNASSERTED,),
+    ),
+    Switch(
+        "2-whole",
+        "2",
+        "rows are moved into a sorted run that a compaction takes whole",
+        (
+            Patch(Reservation, "overlaps", life_instead.overlap_in_keys),
+            Patch(compactions, "_check_target", life_instead.joins_any_run),
+        ),
+        within=20,
+        stage=_SCRIPTS["taken-whole"],
     ),
     Switch(
         "6-before",

@@ -9,6 +9,7 @@ from typing import Any
 import slate_async as slate
 from slate_async.errors import InvalidError
 from slate_async.storage.log.names import PREFIX, contiguous_key
+from slate_async.storage.sst.names import SST_PREFIX
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
@@ -252,6 +253,34 @@ async def remade(stage: LifeStage) -> None:
         raise Violation("lost", "a write was acknowledged after its database was destroyed")
 
 
+async def taken_whole(stage: LifeStage) -> None:
+    """Rows of rising keys come while a compaction takes a whole level, and nobody waits for that any more."""
+    owner = await stage.writer("owner")
+    keys = [b"rising %d" % number for number in range(6)]
+
+    async def add(key: bytes) -> None:
+        await owner.db.put(key, b"")
+        await owner.db.flush(l0=True)
+
+    for key in keys[:2]:
+        await owner.node.run(add(key))
+        await asyncio.sleep(SOON_SECONDS)
+    output = stage.hold(owner.node, "put-", SST_PREFIX)
+    compacting = owner.node.spawn(owner.db.compact(full=True))
+    await output.caught()
+    compacting.cancel()
+    for key in keys[2:]:
+        await owner.node.run(add(key))
+        await asyncio.sleep(SOON_SECONDS)
+    output.release()
+    await asyncio.sleep(SOON_SECONDS)
+    for key in keys:
+        if await owner.node.run(owner.db.get(key)) is None:
+            raise Violation("lost", f"{key!r} is gone")
+        await owner.node.run(owner.db.delete(key))
+    await owner.node.run(owner.db.compact(full=True))
+
+
 _CALM = {**CALM, "min_age_ms": 0, "embedded": False, "clones": 1, "retention_ms": 0, "width": 4}
 
 
@@ -288,4 +317,5 @@ LIFE_SCRIPTS: Sequence[Scenario] = (
     scripted("ingest-followed", ingest_followed, metadata="server"),
     scripted("copied-checkpoint", copied_checkpoint, metadata="server"),
     scripted("remade", remade, protocol="contiguous"),
+    scripted("taken-whole", taken_whole, style="leveled", width=2, embedded=True, wal=True, metadata="server"),
 )
