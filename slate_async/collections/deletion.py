@@ -21,10 +21,11 @@ from slate_async.collections.core.holding import StoredHold
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.store.lives import LifeRegister
+from slate_async.errors import UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 
 LISTINGS = 1_000
-"""Listings of holds until no new one appears; a bound, not a limit."""
+"""Listings of holds until no new one appears; then it is given up, and another call goes on."""
 DELETED_AT_ONCE = 1_000
 
 
@@ -58,6 +59,8 @@ async def remove_dead(stores: LifeStores) -> int:
             break
         await stores.holds.remove(held)
         removed += len(held)
+    else:
+        raise _always_new(stores)
     for folder in (names.PENDING_BATCHES, names.MERGED_BATCHES):
         async for keys in _pages(stores.store, folder):
             await stores.store.delete(keys)
@@ -66,7 +69,7 @@ async def remove_dead(stores: LifeStores) -> int:
 
 
 async def standing_holds(stores: LifeStores) -> Mapping[str, StoredHold]:
-    """All holds that were not revoked, listed until no new one appears (C18)."""
+    """All holds that were not revoked, listed until no new one appears (C18). Raises `UnavailableError`."""
     found: dict[str, StoredHold] = {}
     listing = sweep.Listing()
     for _ in range(LISTINGS):
@@ -75,7 +78,13 @@ async def standing_holds(stores: LifeStores) -> Mapping[str, StoredHold]:
             break
         found |= await stores.holds.read_all(listing.unread)
         listing = listing.read()
+    else:
+        raise _always_new(stores)
     return {name: stored for name, stored in sorted(found.items()) if not stored.hold.revoked}
+
+
+def _always_new(stores: LifeStores) -> UnavailableError:
+    return UnavailableError(f"each of {LISTINGS} listings showed new holds of {stores.name}")
 
 
 def described(name: str, stored: StoredHold) -> str:

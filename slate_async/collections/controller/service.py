@@ -91,6 +91,8 @@ class ControllerService(LoopHandle):
                 await self._look()
             except SlateError as error:
                 logger.warning("%s: the lake is looked at again later: %s", self._lake.url, error)
+            except Exception:
+                logger.exception("%s: the lake is looked at again later", self._lake.url)
             await self._sleep_ms(self._lake.settings.gc_interval_ms)
 
     async def _look(self) -> None:
@@ -103,6 +105,8 @@ class ControllerService(LoopHandle):
                     await self._visit(name)
                 except SlateError as error:
                     logger.warning("%s: its controller looks again later: %s", name, error)
+                except Exception:
+                    logger.exception("%s: its controller looks again later", name)
         for name in set(self._kept) - seen:
             self._leave(name)
 

@@ -7,7 +7,7 @@ look left is a picture by itself. Otherwise there are two at least, whatever the
 may miss a clone, and another no longer have its source.
 
 Revoked holds are removed, but not critical ones: their names are used again, and a removal that is late would hit the
-next one. Who expires a critical hold removes it.
+next one. A small object stays of each name.
 
 Rules C16 to C19 and C29 of collections.
 """

@@ -10,6 +10,8 @@ Rules C10, C11, C14 and C15 of collections.
 
 from __future__ import annotations
 
+import logging
+
 from slate_async.collections.core import lending
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import check_open
@@ -23,6 +25,8 @@ from slate_async.collections.reader.renewal import KeptHold
 from slate_async.errors import ClosedError, CorruptionError, SlateError, UnavailableError
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 RENEWALS = 4
 """A hold is looked after so many times within its lease."""
@@ -92,6 +96,11 @@ class SharedHold(LoopHandle):
                 continue  # the lease may end meanwhile: then the next write says so
             except LeaseLostError:
                 return  # the next call says so
+            except SlateError as error:  # such as a right that is missing for a while
+                logger.warning("%s: %s is renewed again later: %s", self._context.name, self.reader, error)
+            except Exception:
+                logger.exception("%s: %s is renewed no more", self._context.name, self.reader)
+                raise
 
     def _check(self) -> None:
         self._guard.check()

@@ -2,8 +2,8 @@
 
 By a head that was read after it was written (C11), or by the hold of its source (C12).
 
-A collection that has `ReaderContext.max_holds` takes no other one. They are listed before, so of several that register
-at the same time a few more may come in.
+A collection that has `ReaderContext.max_holds` takes no other one; those that were given up do not count. They are
+listed before, so of several that register at the same time a few more may come in.
 
 A registration that fails or is cancelled leaves its hold to the end of its lease.
 
@@ -30,11 +30,16 @@ REGISTRATIONS = 100
 
 
 async def check_room(context: ReaderContext) -> None:
-    """Raise `InvalidError` if the collection has as many holds as it may; it costs a listing. `UnavailableError`."""
-    found = len(await context.answered("a listing of holds", context.holds.list))
-    if found >= context.max_holds:
+    """Raise `InvalidError` if as many holds stand as may; it costs a listing, and a read of each where so many are
+    listed. `UnavailableError`, `CorruptionError`."""
+    listed = await context.answered("a listing of holds", context.holds.list)
+    if len(listed) < context.max_holds:
+        return
+    stored = await context.answered("a read of holds", lambda: context.holds.read_all(listed))
+    standing = sum(not found.hold.revoked for found in stored.values())
+    if standing >= context.max_holds:
         raise InvalidError(
-            f"{context.name} has {found} holds, and max_holds={context.max_holds}: expire readers and critical holds"
+            f"{context.name} has {standing} holds, and max_holds={context.max_holds}: expire readers and critical holds"
             " that nobody needs, or raise the setting; a controller removes those whose lease has ended",
             outcome="not_applied",
         )

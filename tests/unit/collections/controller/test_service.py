@@ -11,6 +11,7 @@ import pytest
 
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.lake import Lake
+from slate_async.collections.lake_context import LakeContext
 from slate_async.collections.open import open_collections
 from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
@@ -194,3 +195,24 @@ async def test_one_that_was_fenced_goes_on_waiting_when_the_store_does_not_answe
         await append(lake, "a", 9)
         await until(lambda: "a" in first.controllers, "the first one takes the role back")
         await come_to(lake, "a", 9)
+
+
+async def test_a_collection_whose_look_ends_in_a_bug_stops_neither_looks_nor_the_others(
+    lake: Lake, another: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(lake, "a", "b")
+    await append(lake, "b", 5)
+    register, failed = LakeContext.register, []
+
+    def broken(context: LakeContext, name: str) -> Any:
+        if name == "a" and len(failed) < 2:
+            failed.append(name)
+            raise RuntimeError("a bug")
+        return register(context, name)
+
+    second = await another()
+    monkeypatch.setattr(LakeContext, "register", broken)
+    async with second.controllers() as service:
+        await come_to(lake, "b", 5)
+        await until(lambda: set(service.controllers) == {"a", "b"}, "both are kept")
+    assert failed == ["a", "a"]

@@ -22,7 +22,8 @@ from slate_async.collections.core.lending import LentHold, adopted, stands_lent
 from slate_async.collections.core.times import TIME_END
 from slate_async.collections.reader.lending import SharedHold, TaskHold, adopt_hold, share_hold
 from slate_async.collections.reader.split import LentVersion, SnapshotSplit, look_ahead, newest_time, split_snapshot
-from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import ClosedError, ConfigError, CorruptionError, InvalidError, UnavailableError
+from tests.engine import until
 from tests.support.collection_bytes import COLLECTION, PAIRS, U64, frontier
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, random_rows, revoke
@@ -136,6 +137,28 @@ async def test_an_object_missing_under_a_hold_that_stands_is_corruption(
     await lake.versions().commits.commit(Tombstone("d" * 32))
     with pytest.raises(ClosedError, match="was deleted"):
         await contents(lake, splits)
+
+
+async def test_a_hold_is_renewed_again_when_a_right_that_was_missing_is_back(
+    lake: ReadLake, shared: list[SharedHold]
+) -> None:
+    hold, _ = await share_hold(lake.reading(lease_ms=4_000))
+    shared.append(hold)
+    refused: list[str] = []
+
+    def refuse(key: str) -> ConfigError:
+        refused.append(key)
+        return ConfigError("the credentials may not write", outcome="not_applied")
+
+    lake.store.fail_before = refuse
+    await until(lambda: len(refused) > 1, "writing is refused twice")
+    lake.store.fail_before = lambda key: None
+    before = (await lake.holds().list())[hold.reader]
+    for _ in range(1_000):
+        if (await lake.holds().list())[hold.reader] != before:
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it is renewed no more")
 
 
 async def test_a_hold_is_adopted_and_its_keeper_before_evicted(lake: ReadLake, shared: list[SharedHold]) -> None:

@@ -70,3 +70,13 @@ async def test_a_lake_has_the_setting() -> None:
         await lake.create("orders")
         with pytest.raises(InvalidError, match="orders has 1 holds, and max_holds=1"):
             await lake.collection("orders").critical("billing")
+
+
+async def test_critical_holds_that_were_given_up_take_no_room(lake: ReadLake, context: ReaderContext) -> None:
+    for number in range(3):
+        await (await open_critical(context, f"job-{number}")).expire()
+    assert len(await lake.holds().list()) == 3
+    async with await open_reader(context):
+        await open_critical(context, "billing")
+        with pytest.raises(InvalidError, match=FULL):
+            await open_reader(context)
