@@ -129,11 +129,20 @@ def test_demo(slate: Run) -> None:
 
 
 def test_a_folder_that_holds_something_else_and_bad_urls_are_usage_errors(slate: Run, tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("Dear Ann")
-    assert slate("put", "k", "v", path=str(tmp_path)).code == 2
+    (tmp_path / "letter.obj").write_text("Dear Ann")
+    refused = slate("put", "k", "v", path=str(tmp_path))
+    assert refused.code == 2
+    assert "holds 'letter', which is not a database's; choose an empty path" in refused.err
     secret = slate("get", "k", path="s3://me:hunter2@bucket/db")
     assert secret.code == 2
     assert "hunter2" not in secret.err + secret.out
+
+
+def test_a_folder_may_hold_files_of_others(slate: Run, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Ann")
+    assert slate("put", "k", "v", path=str(tmp_path)).code == 0
+    assert slate("get", "k", path=str(tmp_path)).out == "v\n"
+    assert (tmp_path / "letter.txt").read_text() == "Dear Ann"
 
 
 def test_a_table_made_by_the_command_holds_a_database(
