@@ -29,7 +29,10 @@ from slate_async.collections.core.times import TIME_END, Time, TimeKind, TimeLik
 from slate_async.errors import InvalidError
 
 MAX_ELEMENTS = 16
-"""A frontier that a user gives has at most so many elements. Joins and meets may have more."""
+"""A list of times that a user gives has at most so many."""
+MAX_JOINED = 256
+"""Joins and meets may have more elements, as the coverage of several writers has. A user who was given one may give it
+back, whole or as text, if it has at most so many."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -59,19 +62,20 @@ class Frontier:
     def of(cls, value: FrontierLike, kind: TimeKind) -> Frontier:
         """What a user gives as a frontier: a `Frontier`, a time, or a list of times.
 
-        Raises `InvalidError` for times of another kind, for an empty list (`DONE` says so by name), and for more than
-        `MAX_ELEMENTS` elements."""
+        Raises `InvalidError` for times of another kind, for an empty list (`DONE` says so by name), for a list of more
+        than `MAX_ELEMENTS` times, and for a `Frontier` of more than `MAX_JOINED` elements."""
         if type(value) is int and kind is TimeKind.U64 and 0 <= value <= TIME_END:
             return cls(((value,),))
         if isinstance(value, Frontier):
             if any(len(element) != kind.coordinates for element in value.elements):
                 raise InvalidError(f"the frontier {value} has no {kind.value} times")
             elements: Sequence[Time] = [kind.time(element, TIME_END + 1) for element in value.elements]
+            most = MAX_JOINED
         else:
-            elements = _elements(value, kind)
+            elements, most = _elements(value, kind), MAX_ELEMENTS
         frontier = cls(elements)
-        if len(frontier.elements) > MAX_ELEMENTS:
-            raise InvalidError(f"a frontier has at most {MAX_ELEMENTS} elements, not {len(frontier.elements)}")
+        if len(frontier.elements) > most:
+            raise InvalidError(f"a frontier has at most {most} elements, not {len(frontier.elements)}")
         return frontier
 
     @classmethod
@@ -86,7 +90,7 @@ class Frontier:
             example = "120" if kind is TimeKind.U64 else "(0,5)|(3,0)"
             raise InvalidError(f"{text!r} is no frontier of {kind.value} times, such as {example} or {_DONE_TEXT}")
         numbers = [(match.groups() or (match[0],)) for match in found if match]
-        return cls.of([tuple(map(int, number)) for number in numbers], kind)
+        return cls.of(cls(tuple(map(int, number)) for number in numbers), kind)
 
     @property
     def is_done(self) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slate_async.collections.core.frontier import DONE, MAX_ELEMENTS, Frontier, join_all, meet_all
+from slate_async.collections.core.frontier import DONE, MAX_ELEMENTS, MAX_JOINED, Frontier, join_all, meet_all
 from slate_async.collections.core.times import TIME_END, TimeKind
 from slate_async.errors import InvalidError
 
 U64, PAIR = TimeKind.U64, TimeKind.U64X2
 STAIRS = [(n, MAX_ELEMENTS - n) for n in range(MAX_ELEMENTS + 1)]
+LONG = [(n, MAX_JOINED - n) for n in range(MAX_JOINED + 1)]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ STAIRS = [(n, MAX_ELEMENTS - n) for n in range(MAX_ELEMENTS + 1)]
         (PAIR, [(3, 0), (0, 5)], "(0,5)|(3,0)"),
         (PAIR, ((3, 0), (0, 5), (3, 5), (3, 0)), "(0,5)|(3,0)"),
         (PAIR, DONE, "done"),
+        (PAIR, Frontier(LONG[1:]), "|".join(f"({a},{b})" for a, b in LONG[1:])),
         (PAIR, STAIRS[1:], "|".join(f"({a},{b})" for a, b in STAIRS[1:])),
     ],
 )
@@ -51,7 +53,7 @@ def test_a_frontier_is_taken_as_users_write_it_and_prints_and_parses(kind: TimeK
         (PAIR, 3, "takes a tuple of two integers"),
         (PAIR, [3, 0], "3 is no u64x2 time"),
         (PAIR, STAIRS, "at most 16 elements, not 17"),
-        (PAIR, Frontier(STAIRS), "at most 16 elements, not 17"),
+        (PAIR, Frontier(LONG), "at most 256 elements, not 257"),
         (PAIR, Frontier([(3,)]), "has no u64x2 times"),
         (U64, Frontier([(TIME_END + 1,)]), "is outside"),
         (U64, Frontier([(-1,)]), "-1 is outside"),
@@ -65,6 +67,7 @@ def test_what_is_no_frontier_is_refused(kind: TimeKind, value: Any, words: str) 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [(U64, text) for text in ("", "007", "-1", "1|2", "(3,0)", "Done", "1 ", "9" * 20, str(TIME_END + 1), "٣")]
+    + [(PAIR, str(Frontier(LONG)))]
     + [(PAIR, text) for text in ("", "3", "(3,0)|", "(3, 0)", "(3,0,1)", "(03,0)", f"({TIME_END + 1},0)")],
 )
 def test_text_that_is_no_frontier_is_refused(kind: TimeKind, text: str) -> None:
