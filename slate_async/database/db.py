@@ -180,6 +180,8 @@ class Db(OpenDatabase[WriterReads]):
         await_durable: a commit returns when all that was read and written is durable, or else at once
 
         It is open for `transaction_lifetime_ms` (a setting) at most."""
+        if isolation == "serializable" and self._guard.passes():
+            return Transaction(self._transact.space, True, await_durable)
         return self._transact.begin(isolation, await_durable)
 
     def transact(

@@ -62,17 +62,17 @@ class _NothingUpdated(UpdateHandle, NoRowsHandle):
 
 
 class Transact:
-    """See the module docstring."""
+    """See the module docstring. ``space``: what its transactions share."""
 
     def __init__(self, space: TransactionSpace) -> None:
-        self._space = space
+        self.space = space
 
     def begin(self, isolation: Isolation, await_durable: bool) -> Transaction:
         """A new transaction. Raises `InvalidError` for wrong arguments."""
         if isolation != "serializable" and isolation != "snapshot":
             raise InvalidError(f"isolation is 'serializable' or 'snapshot', not {isolation!r}", outcome="not_applied")
-        self._space.check("not_applied")
-        return Transaction(self._space, isolation == "serializable", await_durable)
+        self.space.check("not_applied")
+        return Transaction(self.space, isolation == "serializable", await_durable)
 
     async def transact(
         self,
@@ -84,7 +84,7 @@ class Transact:
         """See `Db.transact`."""
         if type(retries) is not int or retries < 0:
             raise InvalidError(f"retries is a number of times, not {retries!r}", outcome="not_applied")
-        space, keys = self._space, set[bytes]()
+        space, keys = self.space, set[bytes]()
         for attempt in range(retries + 1):
             if attempt:
                 self._stats.retries += 1
@@ -114,7 +114,7 @@ class Transact:
     async def _turn(self, attempt: int, keys: Iterable[bytes]) -> AsyncIterator[None]:
         """What an attempt waits for: nothing at first, then for others that change the keys of earlier conflicts, in
         the end until it may run alone."""
-        space = self._space
+        space = self.space
         if not attempt or not space.takes_turns:
             yield
         elif attempt < ALONE_AFTER:
@@ -133,7 +133,7 @@ class Transact:
         self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None, await_durable: bool
     ) -> UpdateHandle:
         """See `Db.update`."""
-        space = self._space
+        space = self.space
         space.check("not_applied")
         self._stats.updates += 1
         queued = self._queued(key)
@@ -155,20 +155,22 @@ class Transact:
 
     def _queued(self, key: bytes) -> bool:
         """Whether a change of ``key`` has to wait for others."""
-        space = self._space
+        space = self.space
         return space.shut_out or (key in space.turns and space.takes_turns)
 
     def _update_now(
         self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None
     ) -> UpdateHandle | None:
         """The update in one step; ``None`` if that takes waiting."""
-        space = self._space
+        space = self.space
         writer = space.reads.writer
         found = writer.state.view.look_up(key, MAX_SEQ)
         if found is NEEDS_IO:
             return None
-        value = live_value(found, space.reads.clock.now_ms())
-        new = self._new_value(function(value))
+        value = found if type(found) is bytes else live_value(found, space.reads.clock.now_ms())
+        new = function(value)
+        if type(new) is not bytes or len(new) > space.limits.max_value_bytes:
+            new = self._new_value(new)
         if new is None and value is None:
             return self._nothing(writer.sequencer.newest_group)
         handle = writer.sequencer.row_now(key, new or b"", DELETE if new is None else PUT, life_ms)
@@ -195,14 +197,14 @@ class Transact:
             raise InvalidError(
                 "update takes a function that returns a value without await; use transact", outcome="not_applied"
             )
-        return None if made is None else value_bytes(cast("BytesLike", made), self._space.limits)
+        return None if made is None else value_bytes(cast("BytesLike", made), self.space.limits)
 
     def _nothing(self, group: CommitGroup | None) -> UpdateHandle:
         if group is None:
             group = CommitGroup()
             group.resolve()
-        writer = self._space.reads.writer
-        handle = handle_of(writer.sequencer.last_seq, self._space.reads.clock.now_ms(), group, _NothingUpdated)
+        writer = self.space.reads.writer
+        handle = handle_of(writer.sequencer.last_seq, self.space.reads.clock.now_ms(), group, _NothingUpdated)
         assert isinstance(handle, UpdateHandle)
         handle.value = None
         return handle
@@ -213,10 +215,10 @@ class Transact:
         self, key: bytes, value: bytes | None, life_ms: int | None, condition: Condition, await_durable: bool
     ) -> WriteHandle:
         """Put ``value``, or delete if it is ``None``, if the condition holds when that is applied."""
-        space = self._space
+        space = self.space
         space.check("not_applied")
         self._stats.conditional += 1
-        made = None if self._space.shut_out else self._write_now(key, value, life_ms, condition)
+        made = None if self.space.shut_out else self._write_now(key, value, life_ms, condition)
         if made is None:
 
             async def attempt(tx: Transaction) -> WriteHandle:
@@ -235,7 +237,7 @@ class Transact:
         self, key: bytes, value: bytes | None, life_ms: int | None, condition: Condition
     ) -> WriteHandle | None:
         """The write in one step; ``None`` if that takes waiting."""
-        reads = self._space.reads
+        reads = self.space.reads
         sequencer = reads.writer.sequencer
         hit = reads.writer.state.view.get_now(key, reads.clock.now_ms(), sequencer.last_seq)
         if hit is NEEDS_IO:
@@ -255,7 +257,7 @@ class Transact:
         """``attempt`` in transactions, until nothing was written between its read and its write."""
         last: ConflictError | None = None
         for _ in range(ATTEMPTS):
-            tx = Transaction(self._space, True, False)
+            tx = Transaction(self.space, True, False)
             try:
                 return await attempt(tx)
             except ConflictError as conflict:
@@ -270,12 +272,12 @@ class Transact:
     async def _settled(self, handle: WriteHandle, await_durable: bool) -> None:
         if await_durable:
             await handle.durable()
-        elif self._space.yield_budget.spent():
-            await self._space.yield_budget.yield_now()
+        elif self.space.yield_budget.spent():
+            await self.space.yield_budget.yield_now()
 
     @property
     def _stats(self) -> TransactionStats:
-        return self._space.reads.writer.transactions.stats
+        return self.space.reads.writer.transactions.stats
 
 
 def _updated(handle: WriteHandle, value: bytes | None) -> UpdateHandle:

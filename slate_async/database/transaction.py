@@ -26,7 +26,7 @@ from slate_async.engine.read.source import SnapshotReads
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.errors import ClosedError, ConflictError, InvalidError
-from slate_async.types import DELETE, MAX_KEY_BYTES, NEEDS_IO, PUT, Row, RowHit
+from slate_async.types import DELETE, MAX_KEY_BYTES, NEEDS_IO, PUT, NeedsIO, Row, RowHit
 
 Isolation: TypeAlias = Literal["serializable", "snapshot"]
 """``serializable``: as if transactions had run one after the other; ``snapshot``: of two that write the same key, one
@@ -46,42 +46,25 @@ class Transaction:
     writes. It belongs to one task at a time. Raises `ConflictError` if it cannot commit, at the latest in `commit`;
     ``key`` and ``reason`` of the error say why. Every other error is as of the database's own calls."""
 
-    __slots__ = (
-        "__weakref__",
-        "_await_durable",
-        "_conflict",
-        "_group",
-        "_now_ms",
-        "_open",
-        "_pin",
-        "_scans",
-        "_seq",
-        "_serializable",
-        "_snapshot",
-        "_space",
-        "_tracked",
-        "_view",
-        "_writer",
-        "_writes",
-    )
+    _now_ms: int | None = None
+    _snapshot: SnapshotReads | None = None
+    _scans: dict[TransactionScan, None] | None = None
+    """Those that have not ended."""
+    _conflict: ConflictError | None = None
+    _open = True
 
     def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool) -> None:
-        writer = space.reads.writer
         self._space = space
         self._serializable = serializable
         self._await_durable = await_durable
-        self._writer = writer
+        self._writer = writer = space.reads.writer
+        self._sequencer = sequencer = writer.sequencer
         self._tracked = tracked = writer.transactions.begin()
         self._view = view = writer.state.view
         self._seq = tracked.seq
-        self._now_ms: int | None = None
         self._pin = view.pin()
-        self._group = writer.sequencer.newest_group
+        self._group = sequencer.newest_group
         self._writes: dict[bytes, OwnWrite] = {}
-        self._snapshot: SnapshotReads | None = None
-        self._scans: dict[TransactionScan, None] | None = None  # those that have not ended
-        self._conflict: ConflictError | None = None
-        self._open = True
 
     # ---- reads
 
@@ -104,10 +87,14 @@ class Transaction:
             own = self._writes.get(key)
             if own is not None:
                 return own[0]
-        if self._serializable:
+        if self._serializable and key not in self._tracked.points:
             self._read(key)
         space.reads.begun = begun = space.reads.begun + 1
-        found = self._view.look_up(key, self._seq)
+        found: bytes | int | RowHit | NeedsIO | None = None
+        if self._sequencer.last_seq == self._seq:  # its read point is the newest
+            found = self._view.latest.get(key)
+        if type(found) is not bytes:
+            found = self._view.look_up(key, self._seq)
         if found is not None and type(found) is not bytes:
             return self._value_of(key, await self._hit(key) if found is NEEDS_IO else self._live(found))
         if not begun % space.yield_budget.every and space.yield_budget.exhausted():
@@ -220,20 +207,20 @@ class Transaction:
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key`` when the transaction commits, with ``ttl`` for that long from then on. Keys and values are
         checked and copied at the call."""
-        space = self._space
-        limits = space.limits
+        limits = self._space.limits
         if type(key) is not bytes or not 0 < len(key) <= limits.max_key_bytes:
             key = key_bytes(key, limits)
         if type(value) is not bytes or len(value) > limits.max_value_bytes:
             value = value_bytes(value, limits)
-        if not self._open or self._tracked.evicted is not None or not space.called_rightly():
+        if not self._open or self._tracked.evicted is not None:
             self._check()
         self._writes[key] = (value, None if ttl is None else ttl_ms(ttl))
 
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         key = key_bytes(key)
-        self._check()
+        if not self._open or self._tracked.evicted is not None:
+            self._check()
         self._writes[key] = (None, None)
 
     # ---- its end
@@ -262,15 +249,16 @@ class Transaction:
 
     def _apply_now(self) -> WriteHandle | None:
         """As `_apply` of a single row, if that takes no waiting; else ``None``, and nothing has happened."""
-        space, writer, tracked, writes = self._space, self._writer, self._tracked, self._writes
-        sequencer = writer.sequencer
+        space, sequencer, tracked, writes = self._space, self._sequencer, self._tracked, self._writes
         if len(writes) != 1 or not self._open or space.gate.shut or not space.called_rightly():
             return None
         if sequencer.last_seq - tracked.seq > JUDGED_AT_ONCE_ROWS or self._scans:
             return None
-        transactions = writer.transactions
+        transactions = self._writer.transactions
         try:
-            if self._serializable:
+            if sequencer.last_seq == tracked.seq:
+                transactions.check_alone(tracked)
+            elif self._serializable:
                 transactions.check(tracked, tracked.points, tracked.spans, tracked.seq)
             else:
                 transactions.check(tracked, writes, None, tracked.seq)
@@ -313,7 +301,7 @@ class Transaction:
         space.check("not_applied")
         if not writes:
             return self._read_only()
-        transactions, sequencer = self._writer.transactions, self._writer.sequencer
+        transactions, sequencer = self._writer.transactions, self._sequencer
         for scan in self._scans or ():
             scan.settle()
         points, spans = (tracked.points, tracked.spans) if self._serializable else (writes, None)

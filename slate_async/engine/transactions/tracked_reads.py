@@ -34,18 +34,17 @@ class TrackedReads:
     evicted: why it is not followed any more and cannot commit; ``None`` while it is
     """
 
-    __slots__ = ("began", "counted", "evicted", "expires_ms", "expiring", "nbytes", "points", "seq", "spans")
+    spans: KeySpans | None = None
+    expires_ms: int = NO_EXPIRY
+    expiring = b""
+    nbytes = 0
+    counted = FIRST_BYTES
+    evicted: str | None = None
 
     def __init__(self, seq: int, began: float) -> None:
         self.seq = seq
         self.began = began
         self.points: dict[bytes, None] = {}
-        self.spans: KeySpans | None = None
-        self.expires_ms: int = NO_EXPIRY
-        self.expiring = b""
-        self.nbytes = 0
-        self.counted = FIRST_BYTES
-        self.evicted: str | None = None
 
     def add(self, key: bytes) -> None:
         """``key`` was read, whether it was there or not."""

@@ -79,7 +79,7 @@ class OpenTransactions:
         self._monotonic = clock.monotonic
         self._yield_budget = yield_budget
         self._memory_bytes = memory_bytes
-        self._open: dict[TrackedReads, None] = {}  # the oldest first
+        self._open: dict[TrackedReads, object] = {}  # the oldest first
         self._tracked_bytes = 0
         self._recent = RecentWrites()
         self._ingest_seq = state.manifest.ingest_seq
@@ -116,18 +116,15 @@ class OpenTransactions:
 
     def end(self, reads: TrackedReads) -> None:
         """It is committed, or given up. Idempotent."""
-        if reads not in self._open:
+        if self._open.pop(reads, self) is self:
             return
-        del self._open[reads]
         self._tracked_bytes -= reads.counted
-        self._prune()
-
-    def _prune(self) -> None:
-        if self._recent.nbytes:
+        recent = self._recent
+        if recent.nbytes:
             if self._open:
-                self._recent.prune(next(iter(self._open)).seq)
+                recent.prune(next(iter(self._open)).seq)
             else:
-                self._recent.restart(self._sequencer.last_seq)
+                recent.restart(self._sequencer.last_seq)
 
     def count(self, reads: TrackedReads) -> None:
         """It has read more than it is counted with."""
@@ -193,14 +190,18 @@ class OpenTransactions:
     def check(self, reads: TrackedReads, points: Collection[bytes], spans: KeySpans | None, after: int) -> None:
         """In the step that commits: raise `ConflictError` if one of ``points``, or a key of ``spans``, was written
         above number ``after``, or if what was read has expired."""
-        if reads.evicted is None and self._monotonic() - reads.began > self.lifetime_s:
-            self._evict(reads, "too_old")
         if self._sequencer.last_seq > after:
             self.follow()
             if reads.evicted is None:
                 found = self._recent.conflict(points, spans, after)
                 if found is not None:
                     raise self._conflict(found)
+        self.check_alone(reads)
+
+    def check_alone(self, reads: TrackedReads) -> None:
+        """As `check`, of one after whose read point nothing was written."""
+        if reads.evicted is None and self._monotonic() - reads.began > self.lifetime_s:
+            self._evict(reads, "too_old")
         if reads.evicted is not None:
             raise self.evicted(reads)
         if reads.expires_ms != NO_EXPIRY and reads.expires_ms <= self._clock.now_ms():

@@ -205,7 +205,7 @@ async def test_a_conflict_is_raised_by_an_update_that_is_spoiled_too_often(monke
         with pytest.raises(slate.ConflictError) as caught:
             await db.update(b"n", lambda value: b"mine")
         assert (runs, caught.value.reason) == (3, "written")
-        assert b"n" not in db._transact._space.turns
+        assert b"n" not in db._transact.space.turns
 
 
 # ---- update
