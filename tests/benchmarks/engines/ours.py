@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Self
 
 import slate_async
 from tests.benchmarks.rows import Pair
+
+MOST_RETRIES = 100_000
 
 
 class SlateAsync:
@@ -43,6 +46,32 @@ class SlateAsync:
 
     async def put_durable(self, pair: Pair) -> None:
         await self.db.put(*pair)
+
+    async def read_write_all(self, pairs: Sequence[Pair]) -> None:
+        get, put = self.db.get, self.db.put
+        for key, value in pairs:
+            await get(key)
+            await put(key, value, await_durable=False)
+
+    async def transact_all(self, pairs: Sequence[Pair]) -> None:
+        transaction = self.db.transaction
+        for key, value in pairs:
+            async with transaction(await_durable=False) as tx:
+                await tx.get(key)
+                tx.put(key, value)
+
+    async def update_all(self, pairs: Sequence[Pair]) -> None:
+        update = self.db.update
+        for key, value in pairs:
+            await update(key, lambda _, value=value: value, await_durable=False)
+
+    async def increment(self, key: bytes) -> None:
+        async def once(tx: slate_async.Transaction) -> None:
+            number = int(await tx.get(key) or b"0")
+            await asyncio.sleep(0)
+            tx.put(key, b"%d" % (number + 1))
+
+        await self.db.transact(once, retries=MOST_RETRIES, await_durable=False)
 
     async def flush(self) -> None:
         await self.db.flush(l0=True)

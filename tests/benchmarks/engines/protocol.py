@@ -46,6 +46,21 @@ class DurablePuts(Protocol):
 
 
 @runtime_checkable
+class Transacts(Protocol):
+    """Has transactions. None of these waits for durability."""
+
+    async def read_write_all(self, pairs: Sequence[Pair]) -> None:
+        """Get each key and put it, without a transaction."""
+
+    async def transact_all(self, pairs: Sequence[Pair]) -> None:
+        """Get each key and put it, in a serializable transaction of its own."""
+
+    async def increment(self, key: bytes) -> None:
+        """Add one to a decimal number, in a transaction in which other tasks have a turn between read and write; again
+        until it commits."""
+
+
+@runtime_checkable
 class ManyGets(Protocol):
     """Reads many keys in one call."""
 

@@ -82,6 +82,33 @@ class SlateDB:
         handle = await self._db.put(*pair)
         await handle.await_durable()
 
+    async def read_write_all(self, pairs: Sequence[Pair]) -> None:
+        get, put = self._db.get, self._db.put
+        for key, value in pairs:
+            await get(key)
+            await put(key, value)
+
+    async def transact_all(self, pairs: Sequence[Pair]) -> None:
+        begin, level = self._db.begin, self._binding.IsolationLevel.SERIALIZABLE_SNAPSHOT
+        for key, value in pairs:
+            tx = await begin(level)
+            await tx.get(key)
+            await tx.put(key, value)
+            await tx.commit()
+
+    async def increment(self, key: bytes) -> None:
+        binding = self._binding
+        while True:
+            tx = await self._db.begin(binding.IsolationLevel.SERIALIZABLE_SNAPSHOT)
+            number = int(await tx.get(key) or b"0")
+            await asyncio.sleep(0)
+            await tx.put(key, b"%d" % (number + 1))
+            try:
+                await tx.commit()
+            except binding.Error.Transaction:
+                continue
+            return
+
     async def flush(self) -> None:
         options = self._binding.FlushOptions(flush_type=self._binding.FlushType.MEM_TABLE)
         await self._db.flush_with_options(options)

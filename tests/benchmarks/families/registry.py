@@ -24,6 +24,7 @@ from tests.benchmarks.families import (
     spark,
     spark_collections,
     sync,
+    transactions,
     ycsb,
 )
 from tests.benchmarks.family import Family
@@ -49,6 +50,7 @@ MODULES = (
     spark_collections,
     growth,
     sync,
+    transactions,
     collections,
     collections_growth,
 )
