@@ -9,7 +9,7 @@ Rule 32: docs/design/protocol-rules.md
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from inspect import isawaitable, iscoroutine
 from typing import TypeVar, cast
 
@@ -92,12 +92,17 @@ class Transact:
                 await space.runtime.clock.sleep(pause * space.runtime.rng.random())
             tx: Transaction | None = None
             try:
-                async with self._turn(attempt, keys):
+                async with self._turn(attempt, keys) if attempt else nullcontext():
                     tx = self.begin(isolation, await_durable)
+                    tx._awaits_turn = not attempt and space.takes_turns
+                    token = space.hold()
                     try:
                         result = await function(tx)
-                        handle = await tx._apply() if tx.is_open else None
+                        handle = tx._apply_now()
+                        if handle is None and tx.is_open:
+                            handle = await tx._apply()
                     finally:
+                        space.let_go(token)
                         tx.rollback()
             except ConflictError as conflict:
                 if tx is None or conflict is not tx._conflict or attempt == retries:
@@ -105,26 +110,28 @@ class Transact:
                 if conflict.key is not None:
                     keys.add(conflict.key)
                 continue
-            if handle is not None and await_durable:
-                await handle.durable()
+            if handle is not None:
+                if await_durable:
+                    await handle.durable()
+                elif space.yield_budget.spent():
+                    await space.yield_budget.yield_now()
             return result
         raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
     async def _turn(self, attempt: int, keys: Iterable[bytes]) -> AsyncIterator[None]:
-        """What an attempt waits for: nothing at first, then for others that change the keys of earlier conflicts, in
-        the end until it may run alone."""
+        """What a later attempt waits for: others that change the keys of earlier conflicts, in the end until it may run
+        alone."""
         space = self.space
-        if not attempt or not space.takes_turns:
+        if not space.takes_turns:
             yield
         elif attempt < ALONE_AFTER:
             async with space.turns.of(keys):
-                with space.held():
-                    yield
+                yield
         else:
             self._stats.alone += 1
             async with space.gate.alone(space.reads.writer.transactions.lifetime_s):
-                with space.held(alone=True):
+                with space.alone():
                     yield
 
     # ---- updates
@@ -142,14 +149,15 @@ class Transact:
             if not space.takes_turns:
                 made = await self._update(key, function, life_ms)
             else:
-                await space.turns.take(key)
+                mine = await space.turns.take(key)
                 try:
                     if queued and not space.shut_out:
                         made = self._update_now(key, function, life_ms)
                     if made is None:
                         made = await self._update(key, function, life_ms)
                 finally:
-                    space.turns.give(key)
+                    if mine:
+                        space.turns.give(key)
         await self._settled(made, await_durable)
         return made
 

@@ -52,11 +52,16 @@ class Transaction:
     """Those that have not ended."""
     _conflict: ConflictError | None = None
     _open = True
+    _awaits_turn = False
+    """Whether, if its first read is of a key for which others wait, it waits with them, and begins then."""
+    _turn: bytes | None = None
+    """The key whose turn it has by that."""
 
     def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool) -> None:
         self._space = space
         self._serializable = serializable
         self._await_durable = await_durable
+        self._writes: dict[bytes, OwnWrite] = {}
         self._writer = writer = space.reads.writer
         self._sequencer = sequencer = writer.sequencer
         self._tracked = tracked = writer.transactions.begin()
@@ -64,7 +69,6 @@ class Transaction:
         self._seq = tracked.seq
         self._pin = view.pin()
         self._group = sequencer.newest_group
-        self._writes: dict[bytes, OwnWrite] = {}
 
     # ---- reads
 
@@ -87,6 +91,10 @@ class Transaction:
             own = self._writes.get(key)
             if own is not None:
                 return own[0]
+        if self._awaits_turn:
+            self._awaits_turn = False
+            if key in space.turns:
+                await self._take_turn(key)
         if self._serializable and key not in self._tracked.points:
             self._read(key)
         space.reads.begun = begun = space.reads.begun + 1
@@ -101,6 +109,19 @@ class Transaction:
             await space.yield_budget.yield_now()
             self._check()
         return found
+
+    async def _take_turn(self, key: bytes) -> None:
+        """Wait for the turn of ``key``, and begin anew: nothing was read yet. Who waits so holds no turn."""
+        space, writer = self._space, self._writer
+        writer.transactions.end(self._tracked)
+        if await space.turns.take(key):
+            self._turn = key
+        self._check()
+        self._tracked = tracked = writer.transactions.begin()
+        self._view = view = writer.state.view
+        self._seq = tracked.seq
+        self._pin = view.pin()
+        self._group = self._sequencer.newest_group
 
     def _live(self, found: object) -> RowHit | None:
         assert isinstance(found, RowHit)
@@ -126,6 +147,7 @@ class Transaction:
 
     async def _read_row(self, key: bytes) -> RowHit | None:
         """The live row of ``key`` as it is stored, whatever the transaction wrote itself."""
+        self._awaits_turn = False
         self._read(key)
         hit = await self._hit(key)
         self._value_of(key, hit)
@@ -137,6 +159,7 @@ class Transaction:
 
     async def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         self._check()
+        self._awaits_turn = False
         others = [key for key in keys if key not in self._writes]
         for key in others:
             self._read(key)
@@ -177,6 +200,7 @@ class Transaction:
 
         What counts as read is the range up to the last row that was taken, all of it once the scan has ended."""
         self._check()
+        self._awaits_turn = False
         span = key_range(start, end, prefix)
         own = sorted(key for key in self._writes if span.overlaps(key, key))
         if reverse:
@@ -259,9 +283,9 @@ class Transaction:
             if sequencer.last_seq == tracked.seq:
                 transactions.check_alone(tracked)
             elif self._serializable:
-                transactions.check(tracked, tracked.points, tracked.spans, tracked.seq)
+                transactions.check(tracked, tracked.points.keys(), tracked.spans, tracked.seq)
             else:
-                transactions.check(tracked, writes, None, tracked.seq)
+                transactions.check(tracked, writes.keys(), None, tracked.seq)
         except ConflictError as conflict:
             self._open, self._conflict = False, conflict
             self._end()
@@ -304,7 +328,7 @@ class Transaction:
         transactions, sequencer = self._writer.transactions, self._sequencer
         for scan in self._scans or ():
             scan.settle()
-        points, spans = (tracked.points, tracked.spans) if self._serializable else (writes, None)
+        points, spans = (tracked.points.keys(), tracked.spans) if self._serializable else (writes.keys(), None)
         after = tracked.seq
         if sequencer.last_seq != after:
             after = await transactions.check_ahead(tracked, points, spans)
@@ -338,6 +362,12 @@ class Transaction:
 
     def _end(self) -> None:
         self._writer.transactions.end(self._tracked)
+        if self._turn is not None:
+            if self._turn in self._writes:
+                self._space.turns.give(self._turn)
+            else:
+                self._space.turns.give_up(self._turn)
+            self._turn = None
         if self._scans is not None:
             for scan in self._scans:
                 scan.drop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 
 from slate_async.engine.transactions.turns import Gate, KeyTurns
 from slate_async.engine.write.reads import WriterReads
@@ -32,6 +32,7 @@ class TransactionSpace:
         self.yield_budget = reads.yield_budget
         self.turns = KeyTurns()
         self.gate = Gate()
+        self._itself = frozenset[object]((self,))
 
     @property
     def shut_out(self) -> bool:
@@ -43,14 +44,20 @@ class TransactionSpace:
         """Whether the caller waits for turns: not inside of what holds some already, which might wait for itself."""
         return self not in _held.get()
 
+    def hold(self) -> Token[frozenset[object]]:
+        """From here on the caller takes no turns: it holds some, or may. Until `let_go`."""
+        held = _held.get()
+        return _held.set(held | self._itself if held else self._itself)
+
+    def let_go(self, token: Token[frozenset[object]]) -> None:
+        """See `hold`."""
+        _held.reset(token)
+
     @contextmanager
-    def held(self, *, alone: bool = False) -> Iterator[None]:
-        """The caller holds turns, or runs ``alone``, for the block."""
-        tokens = [(_held, _held.set(_held.get() | {self}))]
-        if alone:
-            tokens.append((_alone, _alone.set(_alone.get() | {self})))
+    def alone(self) -> Iterator[None]:
+        """The caller runs alone for the block."""
+        token = _alone.set(_alone.get() | self._itself)
         try:
             yield
         finally:
-            for variable, token in tokens:
-                variable.reset(token)
+            _alone.reset(token)

@@ -17,23 +17,24 @@ class KeyTurns:
     __slots__ = ("_queues",)
 
     def __init__(self) -> None:
-        self._queues: dict[bytes, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[bytes, deque[asyncio.Future[bool]]] = {}
 
     def __contains__(self, key: bytes) -> bool:
+        """Whether somebody has the turn of ``key``."""
         return key in self._queues
 
-    async def take(self, key: bytes) -> None:
-        """Wait for the turn. A cancelled waiter is out."""
+    async def take(self, key: bytes) -> bool:
+        """Wait for the turn; whether the caller has it, or may go on beside others. A cancelled waiter is out."""
         queue = self._queues.get(key)
         if queue is None:
             self._queues[key] = deque()
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return True
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.result():
                 self.give(key)  # it had its turn in the very step in which it was cancelled
             raise
 
@@ -43,9 +44,15 @@ class KeyTurns:
         while queue:
             turn = queue.popleft()
             if not turn.done():
-                turn.set_result(None)
+                turn.set_result(True)
                 return
         del self._queues[key]
+
+    def give_up(self, key: bytes) -> None:
+        """The holder did not change ``key``, so nobody had to wait for it: all may go on."""
+        for turn in self._queues.pop(key):
+            if not turn.done():
+                turn.set_result(False)
 
     @asynccontextmanager
     async def of(self, keys: Iterable[bytes]) -> AsyncIterator[None]:
@@ -53,8 +60,8 @@ class KeyTurns:
         taken: list[bytes] = []
         try:
             for key in sorted(set(keys)):
-                await self.take(key)
-                taken.append(key)
+                if await self.take(key):
+                    taken.append(key)
             yield
         finally:
             for key in taken:

@@ -11,7 +11,7 @@ Rule 32: docs/design/protocol-rules.md
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import KeysView, Sequence
 from dataclasses import dataclass
 
 from slate_async.codec.columns import NO_EXPIRY
@@ -27,6 +27,9 @@ from slate_async.storage.manifest.state import ManifestState
 
 JUDGED_AHEAD_ROWS = 4_096
 """Of more rows than these a transaction is judged in steps, other tasks between them, before the last one commits."""
+
+FEW_ROWS = 64
+"""Of so many rows a transaction is judged as they stand in the active memtable, and nothing is taken over."""
 
 SHOWN_BYTES = 64
 """So much of a key stands in a message."""
@@ -187,15 +190,20 @@ class OpenTransactions:
 
     # ---- judgement
 
-    def check(self, reads: TrackedReads, points: Collection[bytes], spans: KeySpans | None, after: int) -> None:
+    def check(self, reads: TrackedReads, points: KeysView[bytes], spans: KeySpans | None, after: int) -> None:
         """In the step that commits: raise `ConflictError` if one of ``points``, or a key of ``spans``, was written
         above number ``after``, or if what was read has expired."""
-        if self._sequencer.last_seq > after:
-            self.follow()
-            if reads.evicted is None:
-                found = self._recent.conflict(points, spans, after)
-                if found is not None:
-                    raise self._conflict(found)
+        written = self._sequencer.last_seq - after
+        if written and reads.evicted is None:
+            table = self._state.memtables.active.table
+            few = table.newest_keys(written) if written <= FEW_ROWS and table.last_seq == after + written else None
+            if few is not None:
+                found = _among(few, points, spans)
+            else:
+                self.follow()
+                found = None if reads.evicted is not None else self._recent.conflict(points, spans, after)
+            if found is not None:
+                raise self._conflict(found)
         self.check_alone(reads)
 
     def check_alone(self, reads: TrackedReads) -> None:
@@ -207,7 +215,7 @@ class OpenTransactions:
         if reads.expires_ms != NO_EXPIRY and reads.expires_ms <= self._clock.now_ms():
             raise self._conflict(Conflict(reads.expiring, "expired"))
 
-    async def check_ahead(self, reads: TrackedReads, points: Collection[bytes], spans: KeySpans | None) -> int:
+    async def check_ahead(self, reads: TrackedReads, points: KeysView[bytes], spans: KeySpans | None) -> int:
         """Judge it by most of what was written since it began, in steps; up to which number. Raises as `check`."""
         judged = reads.seq
         if self._sequencer.last_seq - judged <= JUDGED_AHEAD_ROWS:
@@ -244,6 +252,14 @@ class OpenTransactions:
 def shown_key(key: bytes) -> str:
     """``key`` in a message."""
     return repr(key) if len(key) <= SHOWN_BYTES else f"{key[:SHOWN_BYTES]!r}… ({len(key)} bytes)"
+
+
+def _among(keys: Sequence[bytes], points: KeysView[bytes], spans: KeySpans | None) -> Conflict | None:
+    """One of ``keys`` that is one of ``points``, or in ``spans``."""
+    if spans is None and points.isdisjoint(keys):
+        return None
+    found = next((key for key in keys if key in points or (spans is not None and key in spans)), None)
+    return None if found is None else Conflict(found, "written")
 
 
 def _counted(reads: TrackedReads) -> int:

@@ -322,6 +322,11 @@ class Memtable:
             yield row + ahead, self._keys[row:stop]
             row = stop
 
+    def newest_keys(self, count: int) -> list[bytes] | None:
+        """The keys of the ``count`` newest rows, if there are so many and their numbers are neighbours."""
+        start = len(self._keys) - count
+        return self._keys[start:] if start >= self._ahead.last_step else None
+
     def seq_written_by(self, time_ms: int) -> int:
         """The sequence number of the newest row created at ``time_ms`` or before, 0 if there is none."""
         row = min(self._create.first_row_above(time_ms, len(self._keys)), len(self._keys)) - 1

@@ -31,6 +31,11 @@ class Steps:
             self._values.append(value)
             self.last = value
 
+    @property
+    def last_step(self) -> int:
+        """The row of the newest step, 0 if there is none."""
+        return self._rows[-1] if self._rows else 0
+
     def at(self, row: int) -> int:
         """The value of ``row``, which must be there."""
         return self._values[bisect_right(self._rows, row) - 1]

@@ -29,7 +29,7 @@ async def judged_too_early(self: Transaction) -> Any:
     for scan in self._scans or ():
         scan.settle()
     if self._serializable and self._writes:
-        transactions.check(tracked, tracked.points, tracked.spans, tracked.seq)
+        transactions.check(tracked, tracked.points.keys(), tracked.spans, tracked.seq)
     await asyncio.sleep(0.001)
     tracked.points, tracked.spans = {}, None
     return await _apply(self)

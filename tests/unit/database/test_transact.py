@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -39,6 +40,44 @@ async def test_increments_that_collide_are_all_counted(kind: Kind) -> None:
         assert metrics["transactions.retries"] > 0
         assert metrics["transactions.committed"] == 100
         assert metrics["transactions.conflicts"] == metrics["transactions.retries"]
+
+
+async def test_functions_whose_first_read_is_contended_wait_instead_of_losing() -> None:
+    async with open_db(memory_store()) as db:
+        await asyncio.gather(*(db.transact(increment, await_durable=False) for _ in range(20)))  # a queue forms
+        before = db.metrics()
+
+        async def many() -> None:
+            for _ in range(20):
+                await db.transact(increment, await_durable=False)
+
+        await asyncio.gather(*(many() for _ in range(20)))
+        after = db.metrics()
+        assert await db.get(b"n") == b"420"
+        assert after["transactions.conflicts"] - before["transactions.conflicts"] < 200
+
+
+async def test_functions_that_only_read_a_contended_key_do_not_wait_for_one_another() -> None:
+    async with open_db(memory_store()) as db:
+        running = most = 0
+
+        async def reader(tx: slate.Transaction, number: int) -> None:
+            nonlocal running, most
+            await tx.get(b"config")
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.005)
+            running -= 1
+            tx.put(b"own%d" % number, b"")
+
+        await db._transact.space.turns.take(b"config")
+        tasks = [asyncio.create_task(db.transact(lambda tx, n=n: reader(tx, n))) for n in range(20)]
+        await asyncio.sleep(0.02)
+        assert most == 0
+        db._transact.space.turns.give(b"config")
+        await asyncio.gather(*tasks)
+        assert most > 10
+        assert b"config" not in db._transact.space.turns
 
 
 async def test_retries_are_bounded_and_the_last_conflict_is_raised() -> None:
@@ -104,7 +143,9 @@ async def test_one_that_always_loses_runs_alone_in_the_end(monkeypatch: pytest.M
 
         async def quick() -> None:
             while not over.is_set():
-                await db.transact(increment, retries=1_000)
+                with contextlib.suppress(slate.ConflictError):
+                    async with db.transaction() as tx:  # which takes no turns
+                        await increment(tx)
 
         async def slow(tx: slate.Transaction) -> int:
             value = number_of(await tx.get(b"n"))

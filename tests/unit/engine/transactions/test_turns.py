@@ -43,6 +43,20 @@ async def test_a_cancelled_waiter_keeps_nobody_waiting(steps: int) -> None:
     assert b"k" not in turns
 
 
+async def test_a_holder_that_changed_nothing_lets_all_others_go_on() -> None:
+    turns = KeyTurns()
+    assert await turns.take(b"k")
+    waiting = [asyncio.create_task(turns.take(b"k")) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    turns.give_up(b"k")
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert (done[0], done[2]) == (False, False)
+    assert isinstance(done[1], asyncio.CancelledError)
+    assert b"k" not in turns
+    assert await turns.take(b"k")
+
+
 async def test_two_that_want_the_same_keys_do_not_wait_for_one_another() -> None:
     turns = KeyTurns()
 
