@@ -67,12 +67,13 @@ class Transact:
     def __init__(self, space: TransactionSpace) -> None:
         self.space = space
 
-    def begin(self, isolation: Isolation, await_durable: bool) -> Transaction:
-        """A new transaction. Raises `InvalidError` for wrong arguments."""
+    def begin(self, isolation: Isolation, await_durable: bool, *, waiting: bool = False) -> Transaction:
+        """A new transaction; ``waiting``: it begins with its first read, maybe after a wait for the turn of the key.
+        Raises `InvalidError` for wrong arguments."""
         if isolation != "serializable" and isolation != "snapshot":
             raise InvalidError(f"isolation is 'serializable' or 'snapshot', not {isolation!r}", outcome="not_applied")
         self.space.check("not_applied")
-        return Transaction(self.space, isolation == "serializable", await_durable)
+        return Transaction(self.space, isolation == "serializable", await_durable, waiting)
 
     async def transact(
         self,
@@ -93,8 +94,7 @@ class Transact:
             tx: Transaction | None = None
             try:
                 async with self._turn(attempt, keys) if attempt else nullcontext():
-                    tx = self.begin(isolation, await_durable)
-                    tx._awaits_turn = not attempt and space.takes_turns
+                    tx = self.begin(isolation, await_durable, waiting=not attempt and space.takes_turns)
                     token = space.hold()
                     try:
                         result = await function(tx)
@@ -102,7 +102,7 @@ class Transact:
                         if handle is None and tx.is_open:
                             handle = await tx._apply()
                     finally:
-                        space.let_go(token)
+                        space.release(token)
                         tx.rollback()
             except ConflictError as conflict:
                 if tx is None or conflict is not tx._conflict or attempt == retries:
@@ -149,15 +149,15 @@ class Transact:
             if not space.takes_turns:
                 made = await self._update(key, function, life_ms)
             else:
-                mine = await space.turns.take(key)
+                turn = await space.turns.take(key)
                 try:
                     if queued and not space.shut_out:
                         made = self._update_now(key, function, life_ms)
                     if made is None:
                         made = await self._update(key, function, life_ms)
                 finally:
-                    if mine:
-                        space.turns.give(key)
+                    if turn is not None:
+                        space.turns.give(turn)
         await self._settled(made, await_durable)
         return made
 

@@ -23,6 +23,9 @@ from slate_async.engine.read.bounds import key_range
 from slate_async.engine.read.live import live_hit
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.source import SnapshotReads
+from slate_async.engine.read.view import Pin
+from slate_async.engine.transactions.tracked_reads import TrackedReads
+from slate_async.engine.transactions.turns import Turn
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.errors import ClosedError, ConflictError, InvalidError
@@ -52,29 +55,43 @@ class Transaction:
     """Those that have not ended."""
     _conflict: ConflictError | None = None
     _open = True
-    _awaits_turn = False
-    """Whether, if its first read is of a key for which others wait, it waits with them, and begins then."""
-    _turn: bytes | None = None
-    """The key whose turn it has by that."""
+    _not_begun = False
+    """It begins with its first read; after a wait with others, if they wait for the key of that."""
+    _tracked = TrackedReads(0, 0.0)
+    _pin: Pin | None = None
+    _turn: Turn | None = None
+    """The turn that it has by that."""
 
-    def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool) -> None:
+    def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool, waiting: bool = False) -> None:
+        """``waiting``: it begins later: see `_not_begun`."""
         self._space = space
         self._serializable = serializable
         self._await_durable = await_durable
         self._writes: dict[bytes, OwnWrite] = {}
         self._writer = writer = space.reads.writer
-        self._sequencer = sequencer = writer.sequencer
+        self._sequencer = writer.sequencer
+        if waiting:
+            self._not_begun = True
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Its reads see what there is now."""
+        writer = self._writer
         self._tracked = tracked = writer.transactions.begin()
         self._view = view = writer.state.view
         self._seq = tracked.seq
         self._pin = view.pin()
-        self._group = sequencer.newest_group
+        self._group = self._sequencer.newest_group
+        self._not_begun = False
 
     # ---- reads
 
     @property
     def seq(self) -> int:
         """The sequence number of the newest row that its reads see."""
+        if self._not_begun:
+            self._begin()
         return self._seq
 
     def get(self, key: BytesLike) -> Coroutine[Any, Any, bytes | None]:
@@ -91,12 +108,15 @@ class Transaction:
             own = self._writes.get(key)
             if own is not None:
                 return own[0]
-        if self._awaits_turn:
-            self._awaits_turn = False
+        if self._not_begun:
             if key in space.turns:
                 await self._take_turn(key)
-        if self._serializable and key not in self._tracked.points:
-            self._read(key)
+            self._begin()
+        if self._serializable:
+            tracked = self._tracked
+            tracked.add(key)
+            if tracked.nbytes > tracked.counted:
+                self._count()
         space.reads.begun = begun = space.reads.begun + 1
         found: bytes | int | RowHit | NeedsIO | None = None
         if self._sequencer.last_seq == self._seq:  # its read point is the newest
@@ -111,17 +131,9 @@ class Transaction:
         return found
 
     async def _take_turn(self, key: bytes) -> None:
-        """Wait for the turn of ``key``, and begin anew: nothing was read yet. Who waits so holds no turn."""
-        space, writer = self._space, self._writer
-        writer.transactions.end(self._tracked)
-        if await space.turns.take(key):
-            self._turn = key
+        """Wait for the turn of ``key``; the caller holds no other."""
+        self._turn = await self._space.turns.take(key)
         self._check()
-        self._tracked = tracked = writer.transactions.begin()
-        self._view = view = writer.state.view
-        self._seq = tracked.seq
-        self._pin = view.pin()
-        self._group = self._sequencer.newest_group
 
     def _live(self, found: object) -> RowHit | None:
         assert isinstance(found, RowHit)
@@ -147,7 +159,8 @@ class Transaction:
 
     async def _read_row(self, key: bytes) -> RowHit | None:
         """The live row of ``key`` as it is stored, whatever the transaction wrote itself."""
-        self._awaits_turn = False
+        if self._not_begun:
+            self._begin()
         self._read(key)
         hit = await self._hit(key)
         self._value_of(key, hit)
@@ -159,7 +172,8 @@ class Transaction:
 
     async def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         self._check()
-        self._awaits_turn = False
+        if self._not_begun:
+            self._begin()
         others = [key for key in keys if key not in self._writes]
         for key in others:
             self._read(key)
@@ -200,7 +214,8 @@ class Transaction:
 
         What counts as read is the range up to the last row that was taken, all of it once the scan has ended."""
         self._check()
-        self._awaits_turn = False
+        if self._not_begun:
+            self._begin()
         span = key_range(start, end, prefix)
         own = sorted(key for key in self._writes if span.overlaps(key, key))
         if reverse:
@@ -273,6 +288,8 @@ class Transaction:
 
     def _apply_now(self) -> WriteHandle | None:
         """As `_apply` of a single row, if that takes no waiting; else ``None``, and nothing has happened."""
+        if self._not_begun:
+            return None
         space, sequencer, tracked, writes = self._space, self._sequencer, self._tracked, self._writes
         if len(writes) != 1 or not self._open or space.gate.shut or not space.called_rightly():
             return None
@@ -299,7 +316,11 @@ class Transaction:
             if handle is None:
                 return None
         self._open = False
-        self._end()
+        if self._snapshot is None and self._turn is None:
+            transactions.end(tracked)
+            self._pin = None
+        else:
+            self._end()
         transactions.stats.committed += 1
         return handle
 
@@ -319,6 +340,8 @@ class Transaction:
         return handle
 
     async def _judged_and_applied(self) -> WriteHandle:
+        if self._not_begun:
+            self._begin()
         space, tracked, writes = self._space, self._tracked, self._writes
         if space.shut_out:
             await space.gate.passed()
@@ -363,7 +386,7 @@ class Transaction:
     def _end(self) -> None:
         self._writer.transactions.end(self._tracked)
         if self._turn is not None:
-            if self._turn in self._writes:
+            if self._turn.key in self._writes:
                 self._space.turns.give(self._turn)
             else:
                 self._space.turns.give_up(self._turn)
@@ -374,7 +397,7 @@ class Transaction:
             self._scans = None
         if self._snapshot is not None:
             self._snapshot.close()
-        del self._pin
+        self._pin = None
 
     async def __aenter__(self) -> Self:
         return self

@@ -30,7 +30,7 @@ class TransactionSpace:
         self.limits = limits
         self.runtime = runtime
         self.yield_budget = reads.yield_budget
-        self.turns = KeyTurns()
+        self.turns = KeyTurns(reads.writer.transactions.lifetime_s)
         self.gate = Gate()
         self._itself = frozenset[object]((self,))
 
@@ -45,11 +45,11 @@ class TransactionSpace:
         return self not in _held.get()
 
     def hold(self) -> Token[frozenset[object]]:
-        """From here on the caller takes no turns: it holds some, or may. Until `let_go`."""
+        """From here on the caller takes no turns: it holds some, or may. Until `release`."""
         held = _held.get()
         return _held.set(held | self._itself if held else self._itself)
 
-    def let_go(self, token: Token[frozenset[object]]) -> None:
+    def release(self, token: Token[frozenset[object]]) -> None:
         """See `hold`."""
         _held.reset(token)
 

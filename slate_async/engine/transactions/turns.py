@@ -11,61 +11,97 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 
+class Turn:
+    """The turn of one key, which one holder after the other has. ``held``: how many had it; ``waiting``: the others."""
+
+    __slots__ = ("held", "key", "seen", "waiting")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.held = 0
+        self.seen = 0
+        self.waiting: deque[asyncio.Future[Turn | None]] = deque()
+
+
 class KeyTurns:
-    """For each key a queue, first come, first served. A key that nobody has takes no memory."""
+    """For each key a queue, first come, first served. A key that nobody has takes no memory.
 
-    __slots__ = ("_queues",)
+    most_s: a holder is waited for at most twice as long; then all go on"""
 
-    def __init__(self) -> None:
-        self._queues: dict[bytes, deque[asyncio.Future[bool]]] = {}
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._turns: dict[bytes, Turn] = {}
+        self._watched = False
 
     def __contains__(self, key: bytes) -> bool:
         """Whether somebody has the turn of ``key``."""
-        return key in self._queues
+        return key in self._turns
 
-    async def take(self, key: bytes) -> bool:
-        """Wait for the turn; whether the caller has it, or may go on beside others. A cancelled waiter is out."""
-        queue = self._queues.get(key)
-        if queue is None:
-            self._queues[key] = deque()
-            return True
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
+    async def take(self, key: bytes) -> Turn | None:
+        """Wait for the turn, which the caller has to `give`; ``None``: it may go on without. A cancelled waiter is
+        out."""
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = Turn(key)
+            return turn
+        loop = asyncio.get_running_loop()
+        if not self._watched:
+            self._watched = True
+            loop.call_later(self._most_s, self._watch)
+        mine: asyncio.Future[Turn | None] = loop.create_future()
+        turn.waiting.append(mine)
         try:
-            return await turn
+            return await mine
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.result():
-                self.give(key)  # it had its turn in the very step in which it was cancelled
+            if mine.done() and not mine.cancelled() and (given := mine.result()) is not None:
+                self.give(given)  # it had its turn in the very step in which it was cancelled
             raise
 
-    def give(self, key: bytes) -> None:
-        """It is the next one's turn."""
-        queue = self._queues[key]
-        while queue:
-            turn = queue.popleft()
-            if not turn.done():
-                turn.set_result(True)
+    def give(self, turn: Turn) -> None:
+        """It is the next one's turn; nothing if nobody waits for the caller any more."""
+        if self._turns.get(turn.key) is not turn:
+            return
+        turn.held += 1
+        waiting = turn.waiting
+        while waiting:
+            mine = waiting.popleft()
+            if not mine.done():
+                mine.set_result(turn)
                 return
-        del self._queues[key]
+        del self._turns[turn.key]
 
-    def give_up(self, key: bytes) -> None:
-        """The holder did not change ``key``, so nobody had to wait for it: all may go on."""
-        for turn in self._queues.pop(key):
-            if not turn.done():
-                turn.set_result(False)
+    def give_up(self, turn: Turn) -> None:
+        """The holder did not change the key, so nobody had to wait for it: all may go on."""
+        if self._turns.get(turn.key) is not turn:
+            return
+        del self._turns[turn.key]
+        for mine in turn.waiting:
+            if not mine.done():
+                mine.set_result(None)
+
+    def _watch(self) -> None:
+        """While anybody waits: nobody waits for ever for one that hangs."""
+        for turn in list(self._turns.values()):
+            if turn.waiting and turn.seen == turn.held + 1:
+                self.give_up(turn)
+            turn.seen = turn.held + 1
+        self._watched = any(turn.waiting for turn in self._turns.values())
+        if self._watched:
+            asyncio.get_running_loop().call_later(self._most_s, self._watch)
 
     @asynccontextmanager
     async def of(self, keys: Iterable[bytes]) -> AsyncIterator[None]:
         """The turns of all ``keys``. They are taken in the keys' order, so that no two wait for one another."""
-        taken: list[bytes] = []
+        taken: list[Turn] = []
         try:
             for key in sorted(set(keys)):
-                if await self.take(key):
-                    taken.append(key)
+                turn = await self.take(key)
+                if turn is not None:
+                    taken.append(turn)
             yield
         finally:
-            for key in taken:
-                self.give(key)
+            for turn in taken:
+                self.give(turn)
 
 
 class Gate:

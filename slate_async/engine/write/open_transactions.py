@@ -100,18 +100,17 @@ class OpenTransactions:
 
     def begin(self) -> TrackedReads:
         """A transaction that sees every row there is."""
-        now = self._monotonic()
-        if self._open:
-            while self._open and now - (oldest := next(iter(self._open))).began > self.lifetime_s:
-                self._evict(oldest, "too_old")
+        now, others = self._monotonic(), self._open
+        while others and now - (oldest := next(iter(others))).began > self.lifetime_s:
+            self._evict(oldest, "too_old")
         reads = TrackedReads(self._sequencer.last_seq, now)
         self.stats.begun += 1
         if self._over:
             reads.evicted = "reopened"
             return reads
-        if not self._open:
+        if not others:
             self._recent.restart(reads.seq)
-        self._open[reads] = None
+        others[reads] = None
         self._tracked_bytes += FIRST_BYTES
         if self._tracked_bytes + self._recent.nbytes > self._memory_bytes:
             self._shed()
@@ -208,7 +207,7 @@ class OpenTransactions:
 
     def check_alone(self, reads: TrackedReads) -> None:
         """As `check`, of one after whose read point nothing was written."""
-        if reads.evicted is None and self._monotonic() - reads.began > self.lifetime_s:
+        if self._monotonic() - reads.began > self.lifetime_s and reads.evicted is None:
             self._evict(reads, "too_old")
         if reads.evicted is not None:
             raise self.evicted(reads)

@@ -25,6 +25,8 @@ def nothing(*_: object) -> None:
 
 async def judged_too_early(self: Transaction) -> Any:
     """What it depends on is judged, and applied a little later."""
+    if self._not_begun:
+        self._begin()
     transactions, tracked = self._writer.transactions, self._tracked
     for scan in self._scans or ():
         scan.settle()

@@ -70,11 +70,12 @@ async def test_functions_that_only_read_a_contended_key_do_not_wait_for_one_anot
             running -= 1
             tx.put(b"own%d" % number, b"")
 
-        await db._transact.space.turns.take(b"config")
+        turn = await db._transact.space.turns.take(b"config")
+        assert turn is not None
         tasks = [asyncio.create_task(db.transact(lambda tx, n=n: reader(tx, n))) for n in range(20)]
         await asyncio.sleep(0.02)
         assert most == 0
-        db._transact.space.turns.give(b"config")
+        db._transact.space.turns.give(turn)
         await asyncio.gather(*tasks)
         assert most > 10
         assert b"config" not in db._transact.space.turns
@@ -207,6 +208,29 @@ async def test_one_that_runs_alone_for_too_long_keeps_nobody_waiting(monkeypatch
         with pytest.raises(asyncio.CancelledError):
             await task
         assert db.metrics()["transactions.open"] == 0
+
+
+async def test_one_that_hangs_with_a_turn_keeps_nobody_waiting() -> None:
+    async with open_db(memory_store(), transaction_lifetime_ms=50) as db:
+        began = asyncio.Event()
+
+        async def hanging(tx: slate.Transaction) -> None:
+            tx.put(b"n", await tx.get(b"n") or b"")
+            began.set()
+            await asyncio.sleep(3600)
+
+        turn = await db._transact.space.turns.take(b"n")
+        assert turn is not None
+        (task,) = starts(db.transact(hanging))
+        await asyncio.sleep(0.01)
+        db._transact.space.turns.give(turn)
+        await began.wait()
+        async with asyncio.timeout(20):
+            await db.update(b"n", one_more)
+            assert await db.transact(increment) == 2
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))

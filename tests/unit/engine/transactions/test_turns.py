@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from slate_async.engine.transactions.turns import Gate, KeyTurns
+from slate_async.engine.transactions.turns import Gate, KeyTurns, Turn
 
 
 async def test_turns_of_a_key_come_in_order_and_leave_nothing() -> None:
-    turns, order = KeyTurns(), list[int]()
+    turns, order = KeyTurns(60.0), list[int]()
 
     async def work(number: int) -> None:
         async with turns.of([b"k"]):
@@ -22,43 +22,69 @@ async def test_turns_of_a_key_come_in_order_and_leave_nothing() -> None:
     assert b"k" not in turns
 
 
+async def taken(turns: KeyTurns, key: bytes) -> Turn:
+    """The turn, which the caller has."""
+    turn = await turns.take(key)
+    assert turn is not None
+    return turn
+
+
 @pytest.mark.parametrize("steps", range(6))
 async def test_a_cancelled_waiter_keeps_nobody_waiting(steps: int) -> None:
-    turns = KeyTurns()
-    await turns.take(b"k")
+    turns = KeyTurns(60.0)
+    turn = await taken(turns, b"k")
     waiting = asyncio.create_task(turns.take(b"k"))
     last = asyncio.create_task(turns.take(b"k"))
     await asyncio.sleep(0)
     if steps >= 3:
-        turns.give(b"k")
+        turns.give(turn)
     for _ in range(steps % 3):
         await asyncio.sleep(0)
     waiting.cancel()
     done = (await asyncio.gather(waiting, return_exceptions=True))[0]
-    if steps < 3 or done is None:
-        turns.give(b"k")
+    if steps < 3 or done is turn:
+        turns.give(turn)
     async with asyncio.timeout(5):
-        await last
-    turns.give(b"k")
+        assert await last is turn
+    turns.give(turn)
     assert b"k" not in turns
 
 
 async def test_a_holder_that_changed_nothing_lets_all_others_go_on() -> None:
-    turns = KeyTurns()
-    assert await turns.take(b"k")
+    turns = KeyTurns(60.0)
+    turn = await taken(turns, b"k")
     waiting = [asyncio.create_task(turns.take(b"k")) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[1].cancel()
-    turns.give_up(b"k")
+    turns.give_up(turn)
     done = await asyncio.gather(*waiting, return_exceptions=True)
-    assert (done[0], done[2]) == (False, False)
+    assert (done[0], done[2]) == (None, None)
     assert isinstance(done[1], asyncio.CancelledError)
     assert b"k" not in turns
-    assert await turns.take(b"k")
+    await taken(turns, b"k")
+    turns.give(turn)  # of the holder before, which means nothing now
+    turns.give_up(turn)
+    assert b"k" in turns
+
+
+async def test_one_that_hangs_is_not_waited_for_for_ever() -> None:
+    turns = KeyTurns(0.02)
+    hanging = await taken(turns, b"k")
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*(turns.take(b"k") for _ in range(3))) == [None] * 3
+    turns.give(hanging)
+    assert b"k" not in turns
+    turn = await taken(turns, b"k")
+    next_one = asyncio.create_task(turns.take(b"k"))
+    await asyncio.sleep(0)
+    turns.give(turn)
+    assert await next_one is turn  # holders that do not hang keep the order
+    turns.give(turn)
+    assert b"k" not in turns
 
 
 async def test_two_that_want_the_same_keys_do_not_wait_for_one_another() -> None:
-    turns = KeyTurns()
+    turns = KeyTurns(60.0)
 
     async def work(keys: list[bytes]) -> None:
         for _ in range(20):
