@@ -9,10 +9,11 @@ Rule C28 of collections.
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.collections.codec.life import Life, LifeState
@@ -24,6 +25,7 @@ from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.concurrent import run_to_completion
+from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared, Taken
 from slate_async.runtime.supervisor import Supervisor
@@ -43,6 +45,7 @@ class LakeContext:
     store: the folder
     supervisor: runs what outlives a cancelled caller
     stats: of the client of the store, with all that share it
+    pokes: of a life, by its uuid: all lakes of one `Environment` have the same, so one hears what another appends
     """
 
     url: str
@@ -52,6 +55,7 @@ class LakeContext:
     settings: CollectionSettings
     supervisor: Supervisor
     stats: StoreStats
+    pokes: Callable[[UUID], Pokes]
     lives: Shared[LifeStores] = field(default_factory=lambda: Shared(LifeStores.close))
 
     @asynccontextmanager
@@ -115,6 +119,7 @@ class LakeContext:
             runtime=self.runtime,
             settings=self.settings,
             supervisor=self.supervisor,
+            pokes=self.pokes(life.uuid),
         )
 
     async def names(self) -> AsyncIterator[str]:

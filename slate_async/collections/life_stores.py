@@ -67,6 +67,7 @@ class LifeStores:
         runtime: Runtime,
         settings: CollectionSettings,
         supervisor: Supervisor,
+        pokes: Pokes | None = None,
     ) -> LifeStores:
         """``life`` of the collection whose folder is ``folder``."""
         store = PrefixedStore(folder, str(life.number))
@@ -92,6 +93,7 @@ class LifeStores:
             runtime=runtime,
             settings=settings,
             supervisor=supervisor,
+            pokes=Pokes() if pokes is None else pokes,
         )
 
     @property

@@ -97,6 +97,7 @@ async def _opened(
         await run_to_completion(taken.give_back())
         raise
     supervisor = Supervisor(url, lambda cause: None)
-    lake = Lake(LakeContext(url, store, metastores, runtime, settings, supervisor, stats), controller=controller)
+    context = LakeContext(url, store, metastores, runtime, settings, supervisor, stats, clients.pokes)
+    lake = Lake(context, controller=controller)
     lake._on_closed(taken.give_back)
     return lake

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
@@ -18,6 +19,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RequestSettings, RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
+from slate_async.runtime.pokes import Pokes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Closable, Shared, Taken
 
@@ -66,6 +68,7 @@ class StoreClients:
         self._named = named
         self._stores = Shared[RetryingStore](RetryingStore.close)
         self._factories = Shared[MetaStoreFactory](lambda factory: factory.close())
+        self._pokes = WeakValueDictionary[Hashable, Pokes]()
 
     def factory(
         self, metastore: str | MetaStoreFactory | None, settings: ConnectionSettings, taken: Taken
@@ -133,6 +136,13 @@ class StoreClients:
             (root, policy, mode),
             lambda: open_store(root, self._runtime, retry=policy, file_mode=mode)[0],
         )
+
+    def pokes(self, key: Hashable) -> Pokes:
+        """Those about what ``key`` stands for, of all who ask for them meanwhile."""
+        found = self._pokes.get(key)
+        if found is None:
+            found = self._pokes[key] = Pokes()
+        return found
 
     def parents(self, path: StorePath, settings: ConnectionSettings, taken: Taken) -> ParentStores:
         """The folders of other databases, as the one at ``path`` reaches them."""

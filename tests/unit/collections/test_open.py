@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import slate_async as slate
+from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.open import open_collections
 from slate_async.errors import ClosedError, InvalidError
+from slate_async.settings.collections import CollectionSettings
 from tests.engine import memory_store
 from tests.unit.collections.lake import fast_runtime
 
@@ -53,3 +56,17 @@ async def test_a_url_a_path_and_a_private_runtime(tmp_path: Any) -> None:
 async def test_wrong_arguments_of_the_opening_are_named(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidError, match=said):
         await open_collections(**{"path": "memory://lake", **arguments})
+
+
+async def test_lakes_of_one_environment_hear_what_one_of_them_appends() -> None:
+    """A listener that polls once in ten minutes looks at once."""
+    slow = CollectionSettings(poll_interval_ms=600_000, lease_ms=3_600_000)
+    async with slate.Environment() as env:
+        lakes = [await open_collections("memory://heard/live", environment=env, settings=slow) for _ in range(2)]
+        reader = await lakes[0].create("orders")
+        listener = reader.listen(as_of=0)
+        heard = asyncio.ensure_future(anext(listener))
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(20), lakes[1].collection("orders").writer() as writer:
+            await writer.append([(b"a", 3, 1)], upper=5)
+            assert (await heard).upper == Frontier([(5,)])
