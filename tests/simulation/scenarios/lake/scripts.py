@@ -16,7 +16,7 @@ from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.scenarios.lake.estate import Row, contents_of
-from tests.simulation.scenarios.lake.stage import PAST_A_LEASE, LakeStage, lake_script
+from tests.simulation.scenarios.lake.stage import LakeStage, lake_script
 from tests.simulation.scenarios.protocol import Scenario
 
 
@@ -47,18 +47,22 @@ async def restarted_listener(stage: LakeStage) -> None:
 
 
 async def lost_while_it_waits(stage: LakeStage) -> None:
-    """A reader loses its lease while it waits for a time, and that is compacted when it comes."""
+    """A reader loses its lease while it waits for a time, and that is compacted when it comes.
+
+    What renews the lease is on its way for all of that, so nobody tells the reader."""
     keeper, writer = await stage.controller(), await stage.writer("w0")
     await stage.append(writer, 0, 8)
     await stage.rounds(keeper, 1)
     slow, fast = await stage.reader("slow"), await stage.reader("fast")
+    renewal = stage.hold(slow[0], "put-match", "readers/")
     looking = stage.world.loop.create_task(stage.look(slow, 9))
-    stage.mute(slow[0])
-    await asyncio.sleep(PAST_A_LEASE)
+    await renewal.caught()
     await stage.give_up(fast, 11)
-    await stage.rounds(keeper)
+    await stage.outlast(keeper)
     await stage.append(writer, 8, 12)
     await stage.rounds(keeper)
+    await asyncio.sleep(0.1)
+    renewal.release()
     await looking
 
 
@@ -144,12 +148,15 @@ async def late_clone(stage: LakeStage) -> None:
     put = stage.hold(node, "put-create", "readers/")
     cloning = node.spawn(source.clone())
     await put.caught()
+    node.freeze()  # a source is renewed else while its clone registers
     await stage.give_up(fast, 9)
     await stage.outlast(keeper)
     put.release()
+    node.thaw()
     try:
         clone = await node.join(cloning)
     except LeaseLostError:
+        stage.estate.count("lease lost")
         return
     await stage.look((node, clone), 3)
 
