@@ -69,7 +69,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "a reader trusts its own since, not that of the version",
         Patch(reading, "may_read", instead.always),
         Patch(reading, "may_restart", instead.always),
-        within=120,
+        within=200,
         mood="lease",
     ),
     _switch(
@@ -233,6 +233,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "a lease that ran out is ignored, not revoked",
         Patch(controllers, "is_revoked", instead.ignored),
         within=20,
+        mood="lease",
     ),
     _switch(
         "fence",

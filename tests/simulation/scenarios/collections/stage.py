@@ -30,7 +30,7 @@ Updates: TypeAlias = tuple[Update, ...]
 Appends = Literal["definite", "compare"]
 Mood = Literal["mixed", "clones", "listen", "names", "walk", "register", "commit", "lease", "deleted"]
 """What happens more often."""
-HASTY: tuple[Mood, ...] = ("clones", "listen", "names", "register", "walk")
+HASTY: tuple[Mood, ...] = ("clones", "lease", "listen", "names", "register", "walk")
 """Moods in which controllers hardly rest."""
 MOODS: tuple[Mood, ...] = ("mixed", "clones", "listen", "names", "walk", "register", "commit", "lease", "deleted")
 Role: TypeAlias = "Generator[Request, Any, T]"
