@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, FencedError
@@ -26,7 +27,8 @@ async def flushed_under_a_look(stage: LifeStage) -> None:
     listing = stage.hold(opener.node, "list", PREFIX)
     opening = stage.begin(opener.node, opener.open())
     await listing.caught()
-    await _take_out_of_log(stage, owner)
+    with suppress(FencedError):  # by an opening to which nothing was new before its claim, so this is its first listing
+        await _take_out_of_log(stage, owner)
     listing.release()
     await opener.node.join(opening)
     await stage.write(opener, 1)
