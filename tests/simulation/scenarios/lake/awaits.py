@@ -40,6 +40,8 @@ from tests.simulation.scenarios.lake.writers import write
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.world import World
 
+FROZEN_SECONDS = 12 * LEASE_MS / 1000
+"""A controller sees a lease end after five looks, between which it works."""
 EXPECTED = (LeaseLostError, SinceError, UpperMismatchError, UnavailableError, FencedError)
 Act = Callable[[Estate, Eye, Node], Awaitable[None]]
 
@@ -197,9 +199,12 @@ class AwaitPlay(LakePlay):
     """One pair."""
 
     def __init__(self, world: World, pair: Pair[Act]) -> None:
-        super().__init__(world, params_of(world.seed, pair.role))
+        params = params_of(world.seed, pair.role)
+        if pair.what == "freeze":
+            params = replace(params, active_seconds=params.active_seconds + FROZEN_SECONDS)
+        super().__init__(world, params)
         self._act = pair.role.act
-        self.fated = Fated(world, pair, EXPECTED)
+        self.fated = Fated(world, pair, EXPECTED, frozen_seconds=FROZEN_SECONDS)
 
     def people(self) -> None:
         """The role, and who goes on beside it."""

@@ -50,12 +50,21 @@ class Fated:
     """Plays the role of a pair twice, as a process that was started again: the fault hits the first one.
 
     expected: errors that may end it
+    frozen_seconds: of the fault
     awaits: how many the first one had: of its callbacks, and of its requests"""
 
-    def __init__(self, world: World, pair: Pair[Any], expected: tuple[type[BaseException], ...]) -> None:
+    def __init__(
+        self,
+        world: World,
+        pair: Pair[Any],
+        expected: tuple[type[BaseException], ...],
+        *,
+        frozen_seconds: float = 3 * LEASE_MS / 1000,
+    ) -> None:
         self._world = world
         self._pair = pair
         self._expected = expected
+        self._frozen_seconds = frozen_seconds
         self._requests = 0
         self.awaits = (0, 0)
 
@@ -90,7 +99,7 @@ class Fated:
         if at and what == "crash":
             node.crash_after(at)
         elif at and what == "freeze":
-            node.freeze_after(at, 3 * LEASE_MS / 1000)
+            node.freeze_after(at, self._frozen_seconds)
         elif at and what == "cancel":
             node.domain.call_after_steps(at, lambda: _cancel(doing))
 

@@ -52,6 +52,7 @@ class LakeStage:
         if appends is Appends.DEFINITE:
             self.estate.truth = [(b"%d" % (time % 3), (time,), 1) for time in range(EDGE)]
         self.eye = Eye(self.estate)
+        self.controllers: list[Controller] = []
 
     # ---- writers
 
@@ -129,7 +130,9 @@ class LakeStage:
     async def controller(self, name: str = "controller") -> tuple[Node, Controller]:
         """A process that has the role, and works when it is told."""
         node = self.world.node(name)
-        return node, await node.run(open_controller(controlling(self.estate.stores(node)), background=False))
+        opened = await node.run(open_controller(controlling(self.estate.stores(node)), background=False))
+        self.controllers.append(opened)
+        return node, opened
 
     async def rounds(self, controller: tuple[Node, Controller], times: int = 4) -> None:
         """So many, each with all merges: enough for what was given up to be compacted and collected."""
@@ -154,6 +157,7 @@ class LakeStage:
         """Nothing was wrong."""
         await self.world.network.quiet()
         self.eye.check()
+        self.estate.count("revoked", sum(controller.counts[0].revoked for controller in self.controllers))
         return self.estate.counts
 
 
