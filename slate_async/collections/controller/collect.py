@@ -3,9 +3,11 @@
 Ordering rule (C24, kept by the types of `slate_async.collections.core.garbage`): files are listed, then those in flight
 are noted, then the head is read, then every version from the lowest needed one to it.
 
+A merged batch that ends beyond the head stays (C30): a version that was lost may have named it.
+
 Of a deleted collection the holds go first, until a listing shows none (C14); then all but the tombstone.
 
-Rules C5, C14, C17, C18, C22 to C25, C27 and C28 of collections.
+Rules C5, C14, C17, C18, C22 to C25, C27, C28 and C30 of collections.
 """
 
 from __future__ import annotations

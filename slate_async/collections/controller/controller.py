@@ -9,7 +9,7 @@ deleted it goes on deleting what zombies still put there. All methods belong to 
 
 Cancellation: a cancelled call abandons the wait, not what was begun.
 
-Rules C20 and C28 of collections.
+Rules C20, C28 and C30 of collections.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from slate_async.collections.controller.collect import bury
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.executor import Executor, LocalExecutor
 from slate_async.collections.controller.flights import Flights
+from slate_async.collections.controller.lost import check_not_lost
 from slate_async.collections.controller.merger import MergeCounts, Mergers
 from slate_async.collections.controller.report import RoundReport, buried
 from slate_async.collections.controller.round import Counts, Rounds
@@ -54,8 +55,9 @@ async def open_controller(
     executor: runs the merges; this process if unset
     background: whether it works by itself; if not, only what is called is done
 
-    Raises `ClosedError` if the collection was deleted, `UnavailableError`: it may have the role, and hears of that when
-    it is opened again."""
+    Raises `ClosedError` if the collection was deleted, `CorruptionError` if the newest version was lost (C30),
+    `UnavailableError`: it may have the role, and hears of that when it is opened again."""
+    await check_not_lost(context)
     claimed = await context.versions.commits.commit(Claim(context.runtime.ids.token()))
     chosen = LocalExecutor(context.store, context.runtime.offload) if executor is None else executor
     return Controller(context, claimed.epoch, chosen, background)

@@ -7,7 +7,7 @@ missing ends the round: somebody else collects; it is not a version without batc
 Ordering rule of deletes: of a deleted collection the holds (`slate_async.collections.core.sweep`), then pending
 batches, merged files, versions, so what is left names nothing that is missing to those who may read it.
 
-Rules C5, C7, C17, C18 and C22 to C25, C27 of collections.
+Rules C5, C7, C17, C18 and C22 to C25, C27 and C30 of collections.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ from slate_async.collections.core.frontier import Frontier
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """An object of the merged area. ``batch``: the name of its batch, which differs from its own if it is a part."""
+    """An object of the merged area.
+
+    batch: the name of its batch, which differs from its own if it is a part
+    upper: of its batch, as the name says it; ``None`` where that has a hash in its place
+    """
 
     key: str
     batch: str
     epoch: int
+    upper: Frontier | None
     nbytes: int = 0
 
 
@@ -142,10 +147,12 @@ class Picture:
         return Why.MERGED if file.upper <= self.cut_off else None
 
     def dead_merged(self, epoch: int) -> Iterator[Garbage]:
-        """C22, C23: files that no needed version names. Those in flight stay, and those of epochs above ``epoch``, the
-        own one."""
+        """C22, C23, C30: files that no needed version names. Those in flight stay, those of epochs above ``epoch``, the
+        own one, and those that end beyond the head."""
         for file in self.listed.files:
             if file.batch in self.active or is_in_flight(file, self.listed.in_flight) or is_later(file, epoch):
+                continue
+            if is_beyond(file, self.head.upper):
                 continue
             yield Garbage(file.key, Why.UNREACHABLE, file.nbytes)
 
@@ -176,3 +183,8 @@ def is_in_flight(file: MergedFile, in_flight: Collection[str]) -> bool:
 def is_later(file: MergedFile, epoch: int) -> bool:
     """C23: whether ``file`` is of a controller that came after the one of ``epoch``."""
     return file.epoch > epoch
+
+
+def is_beyond(file: MergedFile, head: Frontier) -> bool:
+    """C30: whether ``file`` ends beyond the upper of the ``head``, so a version that is not there may have named it."""
+    return file.upper is not None and not file.upper <= head

@@ -197,6 +197,11 @@ def check_name(name: str, of: str) -> str:
     return name
 
 
+def known(frontier: NamedFrontier) -> Frontier | None:
+    """The frontier that a name says; ``None`` if it has a hash in its place."""
+    return frontier if isinstance(frontier, Frontier) else None
+
+
 def _parse_frontier(text: str, kind: TimeKind) -> NamedFrontier | None:
     if text == str(DONE):
         return DONE

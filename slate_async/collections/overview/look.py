@@ -17,7 +17,7 @@ from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.frontier import Frontier, meet_all
 from slate_async.collections.core.garbage import Listed, MergedFile, PendingFile, Picture
 from slate_async.collections.core.holding import StoredHold
-from slate_async.collections.core.names import PendingName
+from slate_async.collections.core.names import PendingName, known
 from slate_async.collections.overview.views import GarbageView, HoldView, LayerBatch, Overview, Shard
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch, follower
@@ -71,7 +71,7 @@ async def _picture(
     """The lowest version that is needed, and by what garbage is judged; ``None`` if a version is not there."""
     held = [found.hold.version for found in stored.values() if not found.hold.revoked]
     lowest = garbage.lowest_needed(head, [version for version in held if version is not None])
-    files = tuple(MergedFile(key, str(name), name.epoch) for key, name, _ in listing.merged)
+    files = tuple(MergedFile(key, str(name), name.epoch, known(name.upper)) for key, name, _ in listing.merged)
     wanted = Listed(lowest, files, frozenset()).at(head)
     try:
         versions = await context.answered(

@@ -258,7 +258,8 @@ async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFi
     async for info in store.list(names.MERGED_BATCHES):
         name = names.parse_merged(info.key, schema.kind)
         if name is not None:
-            found.append(ListedFile(info.key, str(replace(name, part=None)), name.epoch, info.size))
+            batch = str(replace(name, part=None))
+            found.append(ListedFile(info.key, batch, name.epoch, names.known(name.upper), info.size))
     return found
 
 

@@ -5,7 +5,7 @@ more -> the own hold. What was missing counts only if that stands at the end: th
 
 Bounded memory: names of all objects, and four objects of 64 MiB at most.
 
-Rules C11, C15 to C17 and C22 to C25 of collections.
+Rules C11, C15 to C17, C22 to C25 and C30 of collections.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import known
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.verify.holds import broken, passed, read_holds
 from slate_async.collections.verify.keeping import Keeping
@@ -83,7 +84,9 @@ class _Verification:
             notes += passed(head, before)
             late = await context.head()
             notes += _unnamed(listing, versions, late)
+            lost = _lost(listing, versions, late, pending.reach)
             await keeping.check()
+            findings += lost
             findings += versions.missing
             findings += [finding for checked in merged for finding in checked.missing] + pending.missing
         return CollectionVerifyReport(
@@ -145,13 +148,26 @@ def _foreign(listing: Listing) -> list[Finding]:
     return [Finding(key, None, what, size) for key, size in listing.foreign]
 
 
+def _lost(listing: Listing, versions: CheckedVersions, late: Area, reach: Frontier | None) -> Sequence[Finding]:
+    """C30: merged batches that nothing names, of updates that are neither merged nor pending."""
+    named, findings = {*versions.batches, *late.names()}, {}
+    for _, name, size in listing.merged:
+        upper = known(name.upper)
+        if reach is None or upper is None or str(name) in named or upper <= late.upper.join(reach):
+            continue
+        what = f"no version names it, and what is pending ends at {reach}: a later version than {late.version} was lost"
+        findings.setdefault(str(name), Finding(str(name), None, what, size))
+    return list(findings.values())
+
+
 def _unnamed(listing: Listing, versions: CheckedVersions, late: Area) -> Sequence[Finding]:
     """Merged files that nothing names, though ``late`` was read after they were listed."""
     named = {*versions.batches, *late.names()}
     notes = []
     for key, name, size in listing.merged:
         if str(name) not in named:
-            flying = name.epoch >= late.epoch
+            upper = known(name.upper)
+            flying = name.epoch >= late.epoch or not (upper is None or upper <= late.upper)
             what = "a merge that goes on, or one that was given up" if flying else "a controller deletes it"
             notes.append(Finding(key, None, f"no version that is needed names it: {what}", size))
     return notes

@@ -249,7 +249,7 @@ def name_of_bounds(stage: Stage, mine: Controller, bounds: Bounds) -> str:
 
 def file_of_bounds(stage: Stage, name: str) -> MergedFile:
     """No epoch is known."""
-    return MergedFile(name, name, 0)
+    return MergedFile(name, name, 0, None)
 
 
 def look_late(stage: Stage, mine: Controller, lowest: int) -> Role[Picture | None]:

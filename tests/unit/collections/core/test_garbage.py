@@ -22,7 +22,7 @@ from tests.support.merged_areas import ZERO, area_of, at, merged
 OLD = replace(area_of([merged("a", 0, 3)]), version=7)
 MIDDLE = replace(area_of([merged("ab", 0, 5)]), version=8)
 HEAD = replace(area_of([merged("abc", 0, 9)]), version=9)
-FILES = tuple(MergedFile(f"{name}-key", name, 1) for name in ("a", "ab", "abc", "lost"))
+FILES = tuple(MergedFile(f"{name}-key", name, 1, at(9)) for name in ("a", "ab", "abc", "lost"))
 
 
 def wanted(lowest: int, *, in_flight: frozenset[str] = frozenset(), head: Area = HEAD) -> Wanted:
@@ -70,9 +70,19 @@ def test_files_in_flight_and_of_later_epochs_stay() -> None:
     """C22, C23. A part stands and falls with its batch."""
     assert list(picture(7, in_flight=frozenset({"lost"})).dead_merged(1)) == []
     assert list(picture(7).dead_merged(0)) == []
-    part = MergedFile("lost-key.p1", "lost", 1)
+    part = MergedFile("lost-key.p1", "lost", 1, at(9))
     parts = replace(picture(7), listed=Listed(7, (part, replace(part, key="ab.p1", batch="ab")), frozenset()))
     assert [garbage.key for garbage in parts.dead_merged(1)] == ["lost-key.p1"]
+
+
+@pytest.mark.parametrize(
+    ("upper", "dead"), [(at(5), True), (at(9), True), (at(10), False), (DONE, False), (None, True)]
+)
+def test_files_that_end_beyond_the_head_stay(upper: Frontier | None, dead: bool) -> None:
+    """C30: a version that was lost may have named them."""
+    files = (MergedFile("lost-key", "lost", 1, upper), MergedFile("lost-key.p1", "lost", 1, upper))
+    found = replace(picture(7), listed=Listed(7, files, frozenset()))
+    assert [garbage.key for garbage in found.dead_merged(1)] == ["lost-key", "lost-key.p1"] * dead
 
 
 @pytest.mark.parametrize(("upper", "dead"), [(2, True), (3, True), (4, False), (9, False)])

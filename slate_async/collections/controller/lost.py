@@ -1,0 +1,60 @@
+"""Whether the newest version was lost: then a merged batch ends beyond the head, and what it was made of is collected.
+
+Ordering rule: merged files are listed, then the head is read, then what is pending is listed, then the head is read
+once more. What another controller puts meanwhile is made of batches that are pending until a head has it.
+
+Rule C30 of collections.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from slate_async.collections.codec.life import Appends
+from slate_async.collections.controller.context import ControllerContext
+from slate_async.collections.controller.pending import list_pending
+from slate_async.collections.core.coverage import extend
+from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.garbage import is_beyond
+from slate_async.collections.core.names import COMPARE_SHARD, PendingName
+from slate_async.collections.store.merged import list_merged
+from slate_async.errors import CorruptionError
+
+LOOKS = 10
+
+logger = logging.getLogger(__name__)
+
+
+async def check_not_lost(context: ControllerContext) -> None:
+    """Raise `CorruptionError` if a merged batch ends where neither the head nor what is pending does."""
+    for _ in range(LOOKS):
+        files = await context.answered("a listing of merged files", partial(list_merged, context.store, context.schema))
+        head = await context.answered("a read of the head", context.versions.load)
+        beyond = [file for file in files if is_beyond(file, head.upper)]
+        if not beyond:
+            return
+        reach = await _reach(context, head.upper)
+        lost = next((file for file in beyond if is_beyond(file, reach)), None)
+        if lost is None:
+            return
+        if (await context.answered("a read of the head", context.versions.load)).version == head.version:
+            what = (
+                f"no version names it, and what is pending beyond {head.upper}, the upper of version {head.version},"
+                f" ends at {reach}: a later version was lost; restore it"
+            )
+            logger.error("%s: %s: %s", context.name, lost.batch, what)
+            raise CorruptionError(what, object_name=f"{lost.batch} of {context.name}")
+
+
+async def _reach(context: ControllerContext, at: Frontier) -> Frontier:
+    """How far what is pending takes ``at``."""
+    if context.appends is Appends.DEFINITE:
+        batches = await context.answered("a listing of pending batches", lambda: list_pending(context, at))
+        return extend(at, batches).coverage
+    while True:
+        name = PendingName(COMPARE_SHARD, at, None)
+        link = await context.answered(f"a look at {name}", partial(context.pending.describe, name))
+        if link is None or not at < link.upper:
+            return at
+        at = link.upper
