@@ -243,21 +243,23 @@ async def unanswered_merge(stage: LakeStage) -> None:
 
 
 async def successor_at_work(stage: LakeStage) -> None:
-    """A controller that was fenced collects garbage while its successor is about to commit what it has put."""
+    """A controller that was fenced collects garbage while its successor is about to commit what it has merged."""
     (node, keeper), writer = await stage.controller("first"), await stage.writer("w0")
-    await stage.append(writer, 0, 4)
+    for lower in (0, 4):
+        await stage.append(writer, lower, lower + 4)
+        await node.join(node.spawn(keeper.round()))
     listing = stage.hold(node, "list", "merged_batches/")
     collecting = node.spawn(keeper.round())
     await listing.caught()
-    await stage.append(writer, 4, 8)
     other, successor = await stage.controller("second")
+    await other.join(other.spawn(successor.round()))
     commit = stage.hold(other, "manifest-commit")
-    absorbing = other.spawn(successor.round())
+    merging = other.spawn(successor.merge(everything=True))
     await commit.caught()
     listing.release()
     await asyncio.wait([collecting])
     commit.release()
-    await other.join(absorbing)
+    await other.join(merging)
 
 
 async def merged_twice(stage: LakeStage) -> None:
