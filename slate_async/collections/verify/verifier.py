@@ -150,7 +150,8 @@ def _foreign(listing: Listing) -> list[Finding]:
 
 def _lost(listing: Listing, versions: CheckedVersions, late: Area, reach: Frontier | None) -> Sequence[Finding]:
     """C30: merged batches that nothing names, of updates that are neither merged nor pending."""
-    named, findings = {*versions.batches, *late.names()}, {}
+    named = {*versions.batches, *late.names()}
+    findings: dict[str, Finding] = {}
     for _, name, size in listing.merged:
         upper = known(name.upper)
         if reach is None or upper is None or str(name) in named or upper <= late.upper.join(reach):
