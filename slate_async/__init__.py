@@ -12,13 +12,13 @@ from slate_async.late_names import late_names
 
 if TYPE_CHECKING:
     from slate_async import collections as collections
+    from slate_async import keys as keys
     from slate_async import sync as sync
     from slate_async.arguments import BytesLike, Duration
     from slate_async.bridges.envelopes import Envelope, relay_schema
     from slate_async.bridges.relay import Relay, relay
     from slate_async.bridges.to_database import DatabaseRelay, relay_to_database
     from slate_async.codec.header import ObjectHeader, ObjectKind
-    from slate_async.codec.tuple_key import KeyPart, decode_key, encode_key
     from slate_async.collections.collection import Collection
     from slate_async.collections.core.errors import (
         LeaseLostError,
@@ -114,13 +114,13 @@ else:
         __name__,
         {
             "slate_async.collections": "",
+            "slate_async.keys": "",
             "slate_async.sync": "",
             "slate_async.arguments": "BytesLike Duration",
             "slate_async.bridges.envelopes": "Envelope relay_schema",
             "slate_async.bridges.relay": "Relay relay",
             "slate_async.bridges.to_database": "DatabaseRelay relay_to_database",
             "slate_async.codec.header": "ObjectHeader ObjectKind",
-            "slate_async.codec.tuple_key": "KeyPart decode_key encode_key",
             "slate_async.collections.collection": "Collection",
             "slate_async.collections.core.errors": "LeaseLostError SinceError SumError TokenMismatchError"
             " UpperMismatchError",
@@ -259,7 +259,6 @@ __all__ = [
     "InternalError",
     "InvalidError",
     "Isolation",
-    "KeyPart",
     "Lake",
     "LeaseLostError",
     "LifeState",
@@ -315,8 +314,6 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "WriterLife",
-    "decode_key",
-    "encode_key",
     "open",
     "open_admin",
     "open_collections",

@@ -19,7 +19,7 @@ from slate_async.spark.typed_rows import key_schema
 
 
 def encode_key(*columns: ColumnLike) -> Column:
-    """A key of the values of ``columns``, binary: byte for byte what `slate_async.encode_key` makes of them.
+    """A key of the values of ``columns``, binary: byte for byte what `slate_async.keys.pack` makes of them.
 
     Columns are strings, binary, integers, floats (stored as doubles), booleans, dates (as days since 1970) or
     timestamps (as microseconds since 1970); those of other types fail the query. Raises `InvalidError` for no columns.

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "slate_async",
+    "slate_async.keys",
     "slate_async.sync",
     "slate_async.collections",
     "slate_async.spark",

@@ -32,7 +32,7 @@ async def put_all(path: Path, rows: dict[bytes, bytes]) -> None:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lookup") / "db"
     rows = {b"%04d" % number: b'{"name": "n%d", "age": %d}' % (number, number % 90) for number in range(500)}
-    asyncio.run(put_all(path, {**rows, slate.encode_key("t", 1): b'{"name": "tuple"}'}))
+    asyncio.run(put_all(path, {**rows, slate.keys.pack("t", 1): b'{"name": "tuple"}'}))
     return path
 
 

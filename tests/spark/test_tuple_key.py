@@ -33,7 +33,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """As `slate.encode_key` takes it."""
+    """As `slate.keys.pack` takes it."""
     if isinstance(value, datetime):
         return round((value - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
     return (value - date(1970, 1, 1)).days if isinstance(value, date) else value
@@ -46,7 +46,7 @@ def test_the_bytes_are_the_engines_and_come_back(spark: SparkSession) -> None:
     df = spark.createDataFrame(rows, parts).repartition(2)
     keyed = df.select(slate_spark.encode_key(*df.columns).alias("key"), F.struct("*").alias("row"))
     made = {bytes(row.key): tuple(row.row) for row in keyed.collect()}
-    assert made.keys() == {slate.encode_key(*map(plain, row)) for row in rows}
+    assert made.keys() == {slate.keys.pack(*map(plain, row)) for row in rows}
     decoded = slate_spark.decode_key(keyed, parts)
     assert decoded.dtypes[:-1] == df.dtypes
     assert decoded.filter(F.struct(*df.columns).eqNullSafe(F.col("row"))).count() == len(rows)
@@ -62,7 +62,7 @@ def test_spark_sorts_keys_as_their_parts(spark: SparkSession) -> None:
 
 def test_other_keys_are_refused(spark: SparkSession) -> None:
     def decoded(*parts: Any) -> Any:
-        return slate_spark.decode_key(spark.createDataFrame([(bytearray(slate.encode_key(*parts)),)], "key binary"), S)
+        return slate_spark.decode_key(spark.createDataFrame([(bytearray(slate.keys.pack(*parts)),)], "key binary"), S)
 
     with pytest.raises(PySparkException, match=r"InvalidError: key b.* has not the parts a int32, b string"):
         decoded("a", 1).collect()

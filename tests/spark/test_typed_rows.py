@@ -59,9 +59,9 @@ def test_a_frame_comes_back_as_it_was_written(spark: SparkSession, tmp_path: Pat
     save.options(**TYPED, valueFormat=form, ingestMode="exclusive").save(str(tmp_path))
     rows = stored(tmp_path)
     assert len(rows) == 300
-    assert slate.decode_key(min(rows)) == ("t0", -20)
+    assert slate.keys.unpack(min(rows)) == ("t0", -20)
     if form == "json":
-        first = json.loads(rows[slate.encode_key("t1", -19)])
+        first = json.loads(rows[slate.keys.pack("t1", -19)])
         assert first == {"name": 'n "1', "age": 1, "tags": ["a", None], "born": "2000-01-02"}
     read = slate_spark.read(spark, str(tmp_path), schema=PEOPLE, valueFormat=form, partitionBytes=2_000, **TYPED)
     assert read.schema.simpleString() == df.schema.simpleString()
