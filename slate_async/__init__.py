@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from slate_async.database.ingest import IngestJob, IngestTask
     from slate_async.database.ingests import Ingests
     from slate_async.database.inspection import Inspection
+    from slate_async.database.namespaces.namespace import Namespace
+    from slate_async.database.namespaces.reads import NamespaceView
     from slate_async.database.open import (
         open,
         open_admin,
@@ -138,6 +140,8 @@ else:
             "slate_async.database.ingest": "IngestJob IngestTask",
             "slate_async.database.ingests": "Ingests",
             "slate_async.database.inspection": "Inspection",
+            "slate_async.database.namespaces.namespace": "Namespace",
+            "slate_async.database.namespaces.reads": "NamespaceView",
             "slate_async.database.open": (
                 "open open_admin open_compactor open_gc open_ingest open_ingest_task open_reader"
             ),
@@ -270,6 +274,8 @@ __all__ = [
     "MergeCounts",
     "MirrorProgress",
     "MirrorReport",
+    "Namespace",
+    "NamespaceView",
     "NotFoundError",
     "ObjectHeader",
     "ObjectKind",

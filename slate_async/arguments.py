@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from datetime import timedelta
@@ -69,6 +70,11 @@ def seconds(duration: Duration, what: str) -> float:
 def ttl_ms(ttl: Duration) -> int:
     """A time to live in whole milliseconds, at least one."""
     return max(1, round(seconds(ttl, "ttl") * 1000))
+
+
+def life_ms(ttl: Duration) -> int | None:
+    """How long a row lives, in milliseconds, whose ``ttl`` was given: ``None`` for ever, which is ``math.inf``."""
+    return None if ttl == math.inf else ttl_ms(ttl)
 
 
 def check_arguments(

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
-from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
+from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
+from slate_async.database.namespaces.namespace import Namespace
+from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.status import Status, writer_status
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
@@ -72,7 +74,10 @@ class Db(OpenDatabase[WriterReads]):
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
-        self._transact = Transact(TransactionSpace(self._reads, self._guard, self._limits, context.runtime))
+        self._default_life_ms = opened.settings.default_ttl_ms
+        self._transact = Transact(
+            TransactionSpace(self._reads, self._guard, self._limits, context.runtime, self._default_life_ms)
+        )
         self._updates = WriterUpdates(opened.writer)
         self._feeds = Feeds(
             context,
@@ -112,7 +117,8 @@ class Db(OpenDatabase[WriterReads]):
         copied at the call.
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
-        (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``.
+        (seconds or timedelta) the row vanishes that long after now, with ``math.inf`` never; without, the setting
+        ``default_ttl_ms`` counts. Errors carry ``outcome``.
 
         conditions: ``if_absent=True``: only if the key is not there; ``if_seq``: only if its row has that sequence
         number (see `get_row`); ``if_value``: that value. Judged in the step that applies the write; else
@@ -123,10 +129,10 @@ class Db(OpenDatabase[WriterReads]):
         # HOT: copy of arguments.value_bytes; 25 ns, 2026-11-23
         if type(value) is not bytes or len(value) > self._max_value_bytes:
             value = value_bytes(value, self._limits)
-        life_ms = None if ttl is None else ttl_ms(ttl)
+        life = self._default_life_ms if ttl is None else life_ms(ttl)
         if conditions and (wanted := put_condition(conditions)) is not None:
-            return self._transact.write_if(key, value, life_ms, wanted, await_durable)
-        return self._write_row(key, value, PUT, life_ms, await_durable)
+            return self._transact.write_if(key, value, life, wanted, await_durable)
+        return self._write_row(key, value, PUT, life, await_durable)
 
     def delete(
         self,
@@ -158,14 +164,39 @@ class Db(OpenDatabase[WriterReads]):
         own = key_bytes(key, self._limits)
         if not callable(function):
             raise InvalidError(f"update takes a function, not {type(function).__name__}", outcome="not_applied")
-        return self._transact.update(own, function, None if ttl is None else ttl_ms(ttl), await_durable)
+        life = self._default_life_ms if ttl is None else life_ms(ttl)
+        return self._transact.update(own, function, life, await_durable)
+
+    def touch(
+        self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """Let the row of ``key`` live for ``ttl`` from now on, with ``math.inf`` for ever; without, for the setting
+        ``default_ttl_ms``. Its value stays, and is written again.
+
+        `UpdateHandle.value` is the value; ``None``: the key is not there, and nothing was written. A row that expired or
+        was deleted does not come back. Otherwise as `update`."""
+        own, life = key_bytes(key, self._limits), self._default_life_ms if ttl is None else life_ms(ttl)
+        if ttl is None and life is None:
+            raise InvalidError(
+                "touch takes ttl, because the database has no default (the setting default_ttl_ms)",
+                outcome="not_applied",
+            )
+        return self._transact.update(own, lambda value: value, life, await_durable)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Apply the rows ``batch`` has at this call atomically: every reader, and every recovery, sees all of them
         or none."""
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
-        return self._write_batch(rows_of(batch, self._limits), await_durable)
+        return self._write_batch(rows_of(batch, self._limits, self._default_life_ms), await_durable)
+
+    def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
+        """The part of the database called ``name`` (1 to 255 bytes of UTF-8 without NUL), which need not be made: the
+        same calls for keys below a prefix.
+
+        default_ttl: counts for rows that are put there without ``ttl``; ``math.inf``: they never expire. Without it
+        the setting ``default_ttl_ms`` counts"""
+        return Namespace(self, self._reads, self._transact, prefix_of(NAMESPACE, name), default_ttl)
 
     # ---- transactions
 

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import reader_counters, shared_counters
+from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of
+from slate_async.database.namespaces.reads import NamespaceView
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.status import ReaderStatus, reader_status
 from slate_async.engine.changes.open import Feeds
@@ -82,6 +84,10 @@ class DbReader(OpenDatabase[FollowerReads]):
 
         Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
         return self._reads.time_to_seq(time)
+
+    def namespace(self, name: str) -> NamespaceView:
+        """The namespace ``name`` as this reader sees it: see `Db.namespace`."""
+        return NamespaceView(self._reads, prefix_of(NAMESPACE, name))
 
     # ---- following
 

@@ -8,10 +8,11 @@ Rule 32: docs/design/protocol-rules.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from inspect import isawaitable, iscoroutine
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from slate_async.arguments import BytesLike, value_bytes
 from slate_async.database.transaction import Isolation, Transaction
@@ -24,6 +25,8 @@ from slate_async.errors import ConflictError, InvalidError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, RowHit
 
 T = TypeVar("T")
+MakeTransaction: TypeAlias = Callable[[TransactionSpace, bool, bool, bool], Transaction]
+"""As `Transaction` is made."""
 
 RETRIES = 32
 """How often `Db.transact` runs a function again, unless the call says."""
@@ -67,13 +70,20 @@ class Transact:
     def __init__(self, space: TransactionSpace) -> None:
         self.space = space
 
-    def begin(self, isolation: Isolation, await_durable: bool, *, waiting: bool = False) -> Transaction:
+    def begin(
+        self,
+        isolation: Isolation,
+        await_durable: bool,
+        make: MakeTransaction = Transaction,
+        *,
+        waiting: bool = False,
+    ) -> Transaction:
         """A new transaction; ``waiting``: it begins with its first read, maybe after a wait for the turn of the key.
         Raises `InvalidError` for wrong arguments."""
         if isolation != "serializable" and isolation != "snapshot":
             raise InvalidError(f"isolation is 'serializable' or 'snapshot', not {isolation!r}", outcome="not_applied")
         self.space.check("not_applied")
-        return Transaction(self.space, isolation == "serializable", await_durable, waiting)
+        return make(self.space, isolation == "serializable", await_durable, waiting)
 
     async def transact(
         self,
@@ -81,6 +91,7 @@ class Transact:
         retries: int,
         isolation: Isolation,
         await_durable: bool,
+        make: MakeTransaction = Transaction,
     ) -> T:
         """See `Db.transact`."""
         if type(retries) is not int or retries < 0:
@@ -94,7 +105,7 @@ class Transact:
             tx: Transaction | None = None
             try:
                 async with self._turn(attempt, keys) if attempt else nullcontext():
-                    tx = self.begin(isolation, await_durable, waiting=not attempt and space.takes_turns)
+                    tx = self.begin(isolation, await_durable, make, waiting=not attempt and space.takes_turns)
                     token = space.hold()
                     try:
                         result = await function(tx)
@@ -191,7 +202,7 @@ class Transact:
             value = await tx.get(key)
             new = self._new_value(function(value))
             if new is not None:
-                tx.put(key, new, ttl=None if life_ms is None else life_ms / 1000)
+                tx.put(key, new, ttl=math.inf if life_ms is None else life_ms / 1000)
             elif value is not None:
                 tx.delete(key)
             return _updated(await tx._apply(), new)
@@ -234,7 +245,7 @@ class Transact:
                 if value is None:
                     tx.delete(key)
                 else:
-                    tx.put(key, value, ttl=None if life_ms is None else life_ms / 1000)
+                    tx.put(key, value, ttl=math.inf if life_ms is None else life_ms / 1000)
                 return await tx._apply()
 
             made = await self._until_applied(attempt)

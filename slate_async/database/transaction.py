@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from slate_async.arguments import BytesLike, Duration, key_bytes, sought_key, ttl_ms, value_bytes
+from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, sought_key, value_bytes
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.database.transaction_scan import TransactionScan
 from slate_async.database.transaction_space import TransactionSpace
@@ -253,7 +253,7 @@ class Transaction:
             value = value_bytes(value, limits)
         if not self._open or self._tracked.evicted is not None:
             self._check()
-        self._writes[key] = (value, None if ttl is None else ttl_ms(ttl))
+        self._writes[key] = (value, space.default_life_ms if ttl is None else life_ms(ttl))
 
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
@@ -307,11 +307,9 @@ class Transaction:
             self._open, self._conflict = False, conflict
             self._end()
             raise
-        for key, (value, life_ms) in writes.items():
+        for key, (value, life) in writes.items():
             handle = (
-                sequencer.row_now(key, b"", DELETE, life_ms)
-                if value is None
-                else sequencer.row_now(key, value, PUT, life_ms)
+                sequencer.row_now(key, b"", DELETE, life) if value is None else sequencer.row_now(key, value, PUT, life)
             )
             if handle is None:
                 return None
@@ -361,10 +359,10 @@ class Transaction:
 
         check()
         if len(writes) == 1:
-            [(key, (value, life_ms))] = writes.items()
+            [(key, (value, life))] = writes.items()
             kind, stored = (DELETE, b"") if value is None else (PUT, value)
-            handle = sequencer.row_now(key, stored, kind, life_ms)
-            return await sequencer.row(key, stored, kind, life_ms, check) if handle is None else handle
+            handle = sequencer.row_now(key, stored, kind, life)
+            return await sequencer.row(key, stored, kind, life, check) if handle is None else handle
         return await sequencer.batch(_rows_of(writes), check)
 
     def _read_only(self) -> WriteHandle:

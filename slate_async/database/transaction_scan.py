@@ -51,6 +51,12 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         self._last: bytes | None = None
         self._exhausted = False
         self._dropped = False
+        self._cut = 0
+
+    def without_prefix(self, nbytes: int) -> Self:
+        """The same scan, whose keys are given from byte ``nbytes`` on."""
+        self._cut = nbytes
+        return self
 
     def __aiter__(self) -> Self:
         return self
@@ -72,7 +78,7 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
             if value is not None:
                 if self._left is not None:
                     self._left -= 1
-                return key, value
+                return key[self._cut :] if self._cut else key, value
         await self._end()
         raise StopAsyncIteration
 

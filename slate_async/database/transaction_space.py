@@ -21,13 +21,22 @@ class TransactionSpace:
 
     check, called_rightly: raise, and say, whether the database is open and called from its own loop
     reads: whose ``writer`` is the current one
+    default_life_ms: of rows that are put without a time to live, ``None`` for ever
     turns: of those that change the same keys; gate: shut while one runs alone
     """
 
-    def __init__(self, reads: WriterReads, guard: LoopGuard, limits: RowLimits, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        reads: WriterReads,
+        guard: LoopGuard,
+        limits: RowLimits,
+        runtime: Runtime,
+        default_life_ms: int | None = None,
+    ) -> None:
         self.reads = reads
         self.check, self.called_rightly = guard.check, guard.passes
         self.limits = limits
+        self.default_life_ms = default_life_ms
         self.runtime = runtime
         self.yield_budget = reads.yield_budget
         self.turns = KeyTurns(reads.writer.transactions.lifetime_s)

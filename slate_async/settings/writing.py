@@ -151,6 +151,15 @@ class WriteSettings(BaseSettings):
         ge=0,
         le=3_660 * DAY_MS,
     )
+    default_ttl_ms: int | None = setting(
+        unit="milliseconds",
+        what="How long a row lives that is put without ttl. ttl=math.inf makes one that never expires. Bulk ingests set"
+        " their own.",
+        why="Unset: a row that vanishes must be asked for. It is not kept with the database.",
+        default_text="unset (for ever)",
+        ge=1,
+        le=36_600 * DAY_MS,
+    )
     transaction_lifetime_ms: int = setting(
         MINUTE_MS,
         unit="milliseconds",

@@ -7,16 +7,17 @@ from typing import TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
-from slate_async.database import transact, transaction
+from slate_async.database import transact
 from slate_async.database.status import Status
 from slate_async.database.transaction import Isolation
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
-from slate_async.runtime.loop_thread import Ask, LoopThread
+from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.checkpoints import Checkpoints
+from slate_async.sync.namespace import Namespace
 from slate_async.sync.open_database import OpenDatabase
-from slate_async.sync.transaction import Transaction
+from slate_async.sync.transaction import Transaction, repeated
 from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
 T = TypeVar("T")
@@ -78,6 +79,15 @@ class Db(OpenDatabase[asynchronous.Db]):
         made = self._loop.run(self._handle.update, key, function, ttl=ttl, await_durable=await_durable)
         return UpdateHandle(self._loop, made)
 
+    def touch(self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True) -> UpdateHandle:
+        """Let the row of ``key`` live for ``ttl`` from now on; without, for the setting ``default_ttl_ms``."""
+        made = self._loop.run(self._handle.touch, key, ttl=ttl, await_durable=await_durable)
+        return UpdateHandle(self._loop, made)
+
+    def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
+        """The part of the database called ``name``: the same calls for keys below a prefix."""
+        return Namespace(self._loop, self._handle.namespace(name, default_ttl=default_ttl))
+
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now. Use ``with``: the end of the block commits, an error gives up."""
         made = self._loop.call(self._handle.transaction, isolation=isolation, await_durable=await_durable)
@@ -93,15 +103,7 @@ class Db(OpenDatabase[asynchronous.Db]):
     ) -> T:
         """Run ``function``, in this thread, with a transaction and commit that; on a conflict again, up to ``retries``
         times. Returns what ``function`` returned."""
-
-        async def repeated(ask: Ask) -> T:
-            async def once(tx: transaction.Transaction) -> T:
-                result: T = await ask(lambda: function(Transaction(self._loop, tx)))
-                return result
-
-            return await self._handle.transact(once, retries=retries, isolation=isolation, await_durable=await_durable)
-
-        return self._loop.run_asking(repeated)
+        return repeated(self._loop, self._handle.transact, function, retries, isolation, await_durable)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
         """Apply the rows of ``batch`` atomically."""

@@ -6,12 +6,17 @@ from slate_async.database import reader as asynchronous
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.storage.liveness.observer import WriterLife
+from slate_async.sync.namespace import NamespaceView
 from slate_async.sync.open_database import OpenDatabase
 
 
 class DbReader(OpenDatabase[asynchronous.DbReader]):
     """Made by `slate_async.sync.open_reader`, never directly. Methods and errors are those of
     `slate_async.DbReader`."""
+
+    def namespace(self, name: str) -> NamespaceView:
+        """The namespace ``name`` as this reader sees it."""
+        return NamespaceView(self._loop, self._handle.namespace(name))
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""

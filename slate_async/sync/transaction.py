@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import transaction as asynchronous
 from slate_async.database import transaction_scan as asynchronous_scan
-from slate_async.runtime.loop_thread import LoopThread
+from slate_async.database.transaction import Isolation
+from slate_async.runtime.loop_thread import Ask, LoopThread
 from slate_async.sync.write_handle import WriteHandle
 from slate_async.types import Row
+
+T = TypeVar("T")
 
 BLOCK_ROWS = 64
 """Rows that a scan takes from the loop at a time: all of them count as read."""
@@ -121,3 +124,36 @@ class Transaction:
 
     def __repr__(self) -> str:
         return repr(self._transaction).replace("<", "<sync ", 1)
+
+
+class Transacts(Protocol):
+    """As `slate_async.Db.transact`."""
+
+    def __call__(
+        self,
+        function: Callable[[asynchronous.Transaction], Awaitable[T]],
+        *,
+        retries: int,
+        isolation: Isolation,
+        await_durable: bool,
+    ) -> Awaitable[T]: ...
+
+
+def repeated(
+    loop: LoopThread,
+    transact: Transacts,
+    function: Callable[[Transaction], T],
+    retries: int,
+    isolation: Isolation,
+    await_durable: bool,
+) -> T:
+    """``transact`` with ``function``, which is called in this thread."""
+
+    async def attempts(ask: Ask) -> T:
+        async def once(tx: asynchronous.Transaction) -> T:
+            result: T = await ask(lambda: function(Transaction(loop, tx)))
+            return result
+
+        return await transact(once, retries=retries, isolation=isolation, await_durable=await_durable)
+
+    return loop.run_asking(attempts)

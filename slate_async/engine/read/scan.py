@@ -18,6 +18,7 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.results import batch_of
 from slate_async.engine.read.retrying_rows import SamePoint, no_retry
 from slate_async.engine.read.scan_steps import Items, Pair, ScanSteps
+from slate_async.engine.read.without_prefix import Cut, batches_without, pairs_without, rows_without
 from slate_async.errors import InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.types import Row
@@ -41,7 +42,7 @@ _NO_PAIRS: Iterator[Pair] = iter(())
 class Scan:
     """``async for key, value in scan``; see also `rows` and `batches`. An asynchronous context manager too."""
 
-    __slots__ = ("_steps",)
+    __slots__ = ("_cut", "_steps")
 
     def __init__(
         self,
@@ -59,12 +60,22 @@ class Scan:
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
+        self._cut = 0
         self._steps = ScanSteps(point, span, yield_budget, check, same_point, reverse, limit)
+
+    def without_prefix(self, nbytes: int) -> Self:
+        """The same scan, whose keys are given from byte ``nbytes`` on."""
+        self._cut = nbytes
+        return self
 
     # ways to iterate
 
     def __aiter__(self) -> AsyncIterator[Pair]:
         """Pairs of key and value."""
+        pairs = self._pairs()
+        return Cut(pairs, pairs_without(self._cut)) if self._cut else pairs
+
+    def _pairs(self) -> AsyncIterator[Pair]:
         steps = self._steps
         if steps.begun:
             return _Chunked(steps.next_pairs, steps.begin)  # which refuses
@@ -74,7 +85,8 @@ class Scan:
 
     def rows(self) -> AsyncIterator[Row]:
         """`Row` objects, with sequence number and times."""
-        return _Chunked(self._steps.next_rows, self._steps.begin)
+        rows = _Chunked(self._steps.next_rows, self._steps.begin)
+        return Cut(rows, rows_without(self._cut)) if self._cut else rows
 
     def batches(self, max_rows: int = BATCH_ROWS, *, times: bool = False) -> AsyncIterator[RecordBatch]:
         """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
@@ -86,7 +98,8 @@ class Scan:
             raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
         steps = self._steps
         steps.prefetch = max_rows >= PREFETCH_ROWS and (steps.left is None or steps.left >= PREFETCH_ROWS)
-        return _Batches(steps, max_rows, times)
+        batches = _Batches(steps, max_rows, times)
+        return Cut(batches, batches_without(self._cut)) if self._cut else batches
 
     # end
 

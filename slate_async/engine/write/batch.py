@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
+from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT, RowLimits
+
+FOREVER = 0
+"""In place of a time to live that was given: the row does not expire, whatever the default."""
 
 
 class BatchRows(NamedTuple):
@@ -34,7 +37,8 @@ class WriteBatch:
         self._nbytes = 0
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
-        """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written."""
+        """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written; with
+        ``math.inf`` never, whatever the default of the database."""
         # HOT: copy of arguments.key_bytes; 30 ns, 2026-11-23
         if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:
             key = key_bytes(key)
@@ -42,7 +46,7 @@ class WriteBatch:
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = value_bytes(value)
         if ttl is not None or self._ttls_ms is not None:
-            self._add_ttl(None if ttl is None else ttl_ms(ttl))
+            self._add_ttl(None if ttl is None else life_ms(ttl) or FOREVER)
         self._keys.append(key)
         self._values.append(value)
         self._kinds.append(PUT)
@@ -58,10 +62,10 @@ class WriteBatch:
         self._kinds.append(DELETE)
         self._nbytes += len(key)
 
-    def _add_ttl(self, life_ms: int | None) -> None:
+    def _add_ttl(self, life: int | None) -> None:
         if self._ttls_ms is None:
             self._ttls_ms = [None] * len(self._keys)
-        self._ttls_ms.append(life_ms)
+        self._ttls_ms.append(life)
 
     @property
     def nbytes(self) -> int:
@@ -80,12 +84,38 @@ class WriteBatch:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"
 
 
-def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS) -> BatchRows:
-    """The rows ``batch`` has now, in columns of their own. Raises `InvalidError` if one to put exceeds ``limits``."""
+def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS, default_life_ms: int | None = None) -> BatchRows:
+    """The rows ``batch`` has now, in columns of their own. Raises `InvalidError` if one to put exceeds ``limits``.
+
+    default_life_ms: of rows to put without a time to live"""
     if limits.max_key_bytes < MAX_KEY_BYTES or batch._nbytes > limits.max_value_bytes:
         for key, value, kind in zip(batch._keys, batch._values, batch._kinds, strict=True):
             if kind == PUT:
                 key_bytes(key, limits)
                 value_bytes(value, limits)
-    ttls = None if batch._ttls_ms is None else batch._ttls_ms.copy()
-    return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), ttls, batch._nbytes)
+    lives = _lives(batch, default_life_ms)
+    return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), lives, batch._nbytes)
+
+
+def prefixed(batch: WriteBatch, prefix: bytes, default_ttl: Duration | None) -> WriteBatch:
+    """The rows ``batch`` has now, with ``prefix`` before each key; those to put without a time to live get
+    ``default_ttl``. Raises `InvalidError` for a key that becomes too long."""
+    made = WriteBatch()
+    made._keys = [key_bytes(prefix + key) for key in batch._keys]
+    made._values, made._kinds = batch._values.copy(), bytearray(batch._kinds)
+    made._nbytes = batch._nbytes + len(prefix) * len(made._keys)
+    made._ttls_ms = None if batch._ttls_ms is None else batch._ttls_ms.copy()
+    if default_ttl is not None:
+        default = life_ms(default_ttl) or FOREVER
+        given = made._ttls_ms or [None] * len(made._keys)
+        made._ttls_ms = [default if life is None else life for life in given]
+    return made
+
+
+def _lives(batch: WriteBatch, default_ms: int | None) -> list[int | None] | None:
+    """The time to live of each row, for which the default has been put in."""
+    given = batch._ttls_ms
+    if given is None:
+        return None if default_ms is None else [None if kind == DELETE else default_ms for kind in batch._kinds]
+    lives = zip(batch._kinds, given, strict=True)
+    return [None if kind == DELETE else default_ms if life is None else life or None for kind, life in lives]

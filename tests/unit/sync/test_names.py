@@ -20,6 +20,8 @@ CLASSES = [
     (slate.Db, slate.sync.Db),
     (slate.DbReader, slate.sync.DbReader),
     (slate.Snapshot, slate.sync.Snapshot),
+    (slate.Namespace, slate.sync.Namespace),
+    (slate.NamespaceView, slate.sync.NamespaceView),
     (slate.Admin, slate.sync.Admin),
     (slate.Checkpoints, slate.sync.Checkpoints),
     (slate.Ingests, slate.sync.Ingests),

@@ -1,0 +1,170 @@
+"""`Namespace`: a part of a database that looks like one: the keys below a prefix of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol, TypeVar, Unpack
+
+from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms
+from slate_async.database.namespaces.clearing import ScansAndWrites, delete_rows
+from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of, whole
+from slate_async.database.namespaces.reads import NamespaceReads
+from slate_async.database.namespaces.transaction import NamespaceTransaction
+from slate_async.database.transact import RETRIES, Transact, UpdateHandle
+from slate_async.database.transaction import Isolation, Transaction
+from slate_async.engine.transactions.condition import PutConditions
+from slate_async.engine.write.batch import WriteBatch, prefixed
+from slate_async.engine.write.commit_group import WriteHandle
+from slate_async.engine.write.reads import WriterReads
+from slate_async.errors import InvalidError
+
+T = TypeVar("T")
+
+
+class Writes(ScansAndWrites, Protocol):
+    """The writes of a database, as `slate_async.Db` has them."""
+
+    def put(
+        self,
+        key: BytesLike,
+        value: BytesLike,
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+        **conditions: Unpack[PutConditions],
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """See `slate_async.Db.put`."""
+
+    def delete(
+        self,
+        key: BytesLike,
+        *,
+        await_durable: bool = True,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """See `slate_async.Db.delete`."""
+
+    def update(
+        self,
+        key: BytesLike,
+        function: Callable[[bytes | None], BytesLike | None],
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """See `slate_async.Db.update`."""
+
+    def touch(
+        self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """See `slate_async.Db.touch`."""
+
+
+class Namespace(NamespaceReads[WriterReads]):
+    """Made by `Db.namespace`. Methods, arguments and errors are those of `Db`; keys are those of the namespace.
+
+    It lives as long as the database's handle, and costs nothing: there may be any number, and several of one name. The
+    ``key`` of a `ConflictError` is the database's, with the `prefix`."""
+
+    def __init__(
+        self, writes: Writes, reads: WriterReads, transact: Transact, prefix: bytes, default_ttl: Duration | None
+    ) -> None:
+        if default_ttl is not None:
+            life_ms(default_ttl)
+        self._writes = writes
+        self._reads = reads
+        self._transact = transact
+        self._prefix = prefix
+        self._default_ttl = default_ttl
+        self._make = partial(NamespaceTransaction, prefix=prefix, default_ttl=default_ttl)
+
+    def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
+        """The namespace ``name`` in this one. Without ``default_ttl`` that of this one counts."""
+        prefix = self._prefix + prefix_of(NAMESPACE, name)
+        inherited = self._default_ttl if default_ttl is None else default_ttl
+        return Namespace(self._writes, self._reads, self._transact, prefix, inherited)
+
+    def _ttl(self, ttl: Duration | None) -> Duration | None:
+        return self._default_ttl if ttl is None else ttl
+
+    def put(
+        self,
+        key: BytesLike,
+        value: BytesLike,
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+        **conditions: Unpack[PutConditions],
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Set ``key`` to ``value``. Without ``ttl`` the default of the namespace counts, then that of the database.
+
+        conditions: ``if_absent``, ``if_seq`` or ``if_value``; if it does not hold, `ConflictError`"""
+        own = self._prefix + key_bytes(key)
+        return self._writes.put(own, value, ttl=self._ttl(ttl), await_durable=await_durable, **conditions)
+
+    def delete(
+        self,
+        key: BytesLike,
+        *,
+        await_durable: bool = True,
+        if_seq: int | None = None,
+        if_value: BytesLike | None = None,
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove ``key``; no error if it is not there, but with a condition."""
+        own = self._prefix + key_bytes(key)
+        return self._writes.delete(own, await_durable=await_durable, if_seq=if_seq, if_value=if_value)
+
+    def update(
+        self,
+        key: BytesLike,
+        function: Callable[[bytes | None], BytesLike | None],
+        *,
+        ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """Set ``key`` to what ``function`` makes of its value; ``None`` deletes it. As `Db.update`."""
+        own = self._prefix + key_bytes(key)
+        return self._writes.update(own, function, ttl=self._ttl(ttl), await_durable=await_durable)
+
+    def touch(
+        self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """Let the row of ``key`` live for ``ttl`` from now on, or for the default. As `Db.touch`."""
+        own = self._prefix + key_bytes(key)
+        return self._writes.touch(own, ttl=self._ttl(ttl), await_durable=await_durable)
+
+    def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+        """Apply the rows ``batch`` has at this call atomically."""
+        if not isinstance(batch, WriteBatch):
+            raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
+        return self._writes.write(prefixed(batch, self._prefix, self._default_ttl), await_durable=await_durable)
+
+    def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
+        """A transaction that begins now, with the keys of the namespace. As `Db.transaction`.
+
+        One that spans namespaces is the database's, with their `prefix` before keys."""
+        return self._transact.begin(isolation, await_durable, self._make)
+
+    def transact(
+        self,
+        function: Callable[[Transaction], Awaitable[T]],
+        *,
+        retries: int = RETRIES,
+        isolation: Isolation = "serializable",
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, T]:
+        """Run ``function`` with a transaction of the namespace and commit that; on a conflict again. As
+        `Db.transact`."""
+        return self._transact.transact(function, retries, isolation, await_durable, self._make)
+
+    def clear(self) -> Coroutine[Any, Any, int]:
+        """Delete all that is in the namespace at this call, namespaces and maps in it included; how many rows.
+
+        Rows are deleted in batches, so others see it become emptier. A row that is written meanwhile stays or goes.
+        Returns once that is durable. After an error call it again."""
+        return delete_rows(self._writes, whole(self._prefix))
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self._prefix!r}>"
