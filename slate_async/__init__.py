@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from slate_async.database.ingest import IngestJob, IngestTask
     from slate_async.database.ingests import Ingests
     from slate_async.database.inspection import Inspection
+    from slate_async.database.maps.map import Map, Page
+    from slate_async.database.maps.value_codec import ValueCodec
     from slate_async.database.namespaces.namespace import Namespace
     from slate_async.database.namespaces.reads import NamespaceView
     from slate_async.database.open import (
@@ -140,6 +142,8 @@ else:
             "slate_async.database.ingest": "IngestJob IngestTask",
             "slate_async.database.ingests": "Ingests",
             "slate_async.database.inspection": "Inspection",
+            "slate_async.database.maps.map": "Map Page",
+            "slate_async.database.maps.value_codec": "ValueCodec",
             "slate_async.database.namespaces.namespace": "Namespace",
             "slate_async.database.namespaces.reads": "NamespaceView",
             "slate_async.database.open": (
@@ -271,6 +275,7 @@ __all__ = [
     "LogInspection",
     "LogProtocol",
     "ManifestInspection",
+    "Map",
     "MergeCounts",
     "MirrorProgress",
     "MirrorReport",
@@ -283,6 +288,7 @@ __all__ = [
     "Op",
     "Opening",
     "Outcome",
+    "Page",
     "PutConditions",
     "RangeResult",
     "RangeTask",
@@ -314,6 +320,7 @@ __all__ = [
     "UnavailableError",
     "UpdateHandle",
     "UpperMismatchError",
+    "ValueCodec",
     "VerifyProgress",
     "VerifyReport",
     "VerifyStage",

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, Unpack
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import HandleResources
+from slate_async.database.maps.map import Map
+from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.namespaces.namespace import Namespace
 from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of
@@ -42,7 +44,9 @@ from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableErr
 from slate_async.storage.log.extent import LogExtent
 from slate_async.types import DELETE, PUT, RowLimits
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Db(OpenDatabase[WriterReads]):
@@ -173,8 +177,8 @@ class Db(OpenDatabase[WriterReads]):
         """Let the row of ``key`` live for ``ttl`` from now on, with ``math.inf`` for ever; without, for the setting
         ``default_ttl_ms``. Its value stays, and is written again.
 
-        `UpdateHandle.value` is the value; ``None``: the key is not there, and nothing was written. A row that expired or
-        was deleted does not come back. Otherwise as `update`."""
+        `UpdateHandle.value` is the value; ``None``: the key is not there, and nothing was written. A row that expired
+        or was deleted does not come back. Otherwise as `update`."""
         own, life = key_bytes(key, self._limits), self._default_life_ms if ttl is None else life_ms(ttl)
         if ttl is None and life is None:
             raise InvalidError(
@@ -197,6 +201,17 @@ class Db(OpenDatabase[WriterReads]):
         default_ttl: counts for rows that are put there without ``ttl``; ``math.inf``: they never expire. Without it
         the setting ``default_ttl_ms`` counts"""
         return Namespace(self, self._reads, self._transact, prefix_of(NAMESPACE, name), default_ttl)
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+    ) -> Map[K, V]:
+        """The typed map called ``name`` (as of `namespace`), which need not be made.
+
+        key: ``tuple[str, int]`` and the like: what `slate_async.keys.pack` takes; or the type of a single part
+        value: a pydantic model, ``bytes``, or a type that msgspec knows (structs, dataclasses, ``dict``): all but bytes
+        are stored as JSON. Or a `ValueCodec`"""
+        root = Namespace(self, self._reads, self._transact, b"", None)
+        return root.map(name, key=key, value=value, default_ttl=default_ttl)
 
     # ---- transactions
 

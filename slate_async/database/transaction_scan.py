@@ -53,7 +53,7 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         self._dropped = False
         self._cut = 0
 
-    def without_prefix(self, nbytes: int) -> Self:
+    def _without_prefix(self, nbytes: int) -> Self:
         """The same scan, whose keys are given from byte ``nbytes`` on."""
         self._cut = nbytes
         return self

@@ -22,6 +22,7 @@ from slate_async.sync.environment import Environment
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.garbage_collector import GarbageCollector
 from slate_async.sync.ingest import Batches, IngestJob, IngestTask
+from slate_async.sync.map import Map
 from slate_async.sync.namespace import Namespace, NamespaceView
 from slate_async.sync.opening import (
     open,
@@ -60,6 +61,7 @@ __all__ = [
     "Ingests",
     "Inspection",
     "Lake",
+    "Map",
     "Namespace",
     "NamespaceView",
     "Readable",

@@ -8,6 +8,7 @@ from typing import TypeVar, Unpack
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
 from slate_async.database import transact
+from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.status import Status
 from slate_async.database.transaction import Isolation
 from slate_async.engine.compaction.progress import EventSink
@@ -15,12 +16,15 @@ from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.checkpoints import Checkpoints
+from slate_async.sync.map import Map
 from slate_async.sync.namespace import Namespace
 from slate_async.sync.open_database import OpenDatabase
 from slate_async.sync.transaction import Transaction, repeated
 from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Db(OpenDatabase[asynchronous.Db]):
@@ -87,6 +91,12 @@ class Db(OpenDatabase[asynchronous.Db]):
     def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
         """The part of the database called ``name``: the same calls for keys below a prefix."""
         return Namespace(self._loop, self._handle.namespace(name, default_ttl=default_ttl))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+    ) -> Map[K, V]:
+        """The typed map called ``name``."""
+        return Map(self._loop, self._handle.map(name, key=key, value=value, default_ttl=default_ttl))
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now. Use ``with``: the end of the block commits, an error gives up."""

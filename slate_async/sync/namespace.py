@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import transact
+from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces import namespace as asynchronous
 from slate_async.database.namespaces import reads as asynchronous_reads
 from slate_async.database.transaction import Isolation
@@ -15,12 +16,15 @@ from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
+from slate_async.sync.map import Map
 from slate_async.sync.readable import Reads
 from slate_async.sync.snapshot import Snapshot
 from slate_async.sync.transaction import Transaction, repeated
 from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class NamespaceReads(Reads):
@@ -124,6 +128,12 @@ class Namespace(NamespaceReads):
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
         """Apply the rows of ``batch`` atomically."""
         return WriteHandle(self._loop, self._loop.run(self._namespace.write, batch, await_durable=await_durable))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+    ) -> Map[K, V]:
+        """The typed map called ``name``."""
+        return Map(self._loop, self._namespace.map(name, key=key, value=value, default_ttl=default_ttl))
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now, with the keys of the namespace."""

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms
+from slate_async.database.maps.map import Map
+from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces.clearing import ScansAndWrites, delete_rows
-from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of, whole
+from slate_async.database.namespaces.prefix import MAP, MAP_ROWS, NAMESPACE, prefix_of, whole
 from slate_async.database.namespaces.reads import NamespaceReads
 from slate_async.database.namespaces.transaction import NamespaceTransaction
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
@@ -19,7 +21,9 @@ from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.reads import WriterReads
 from slate_async.errors import InvalidError
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Writes(ScansAndWrites, Protocol):
@@ -85,6 +89,14 @@ class Namespace(NamespaceReads[WriterReads]):
         prefix = self._prefix + prefix_of(NAMESPACE, name)
         inherited = self._default_ttl if default_ttl is None else default_ttl
         return Namespace(self._writes, self._reads, self._transact, prefix, inherited)
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+    ) -> Map[K, V]:
+        """The typed map ``name`` in this namespace: see `Db.map`."""
+        prefix = self._prefix + prefix_of(MAP, name) + MAP_ROWS
+        inherited = self._default_ttl if default_ttl is None else default_ttl
+        return Map(Namespace(self._writes, self._reads, self._transact, prefix, inherited), name, key, value)
 
     def _ttl(self, ttl: Duration | None) -> Duration | None:
         return self._default_ttl if ttl is None else ttl

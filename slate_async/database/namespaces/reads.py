@@ -61,7 +61,7 @@ class PrefixedReads(Reads[S]):
         and bounds are those of the namespace."""
         first, stop = span_of(self._prefix, key_range(start, end, prefix))
         found = super().scan(first, stop, reverse=reverse, limit=limit, durable=durable)
-        return found.without_prefix(len(self._prefix))
+        return found._without_prefix(len(self._prefix))
 
     async def splits(
         self,

@@ -61,7 +61,7 @@ class NamespaceTransaction(Transaction):
         """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, as the transaction sees
         them."""
         first, stop = span_of(self._prefix, key_range(start, end, prefix))
-        return super().scan(first, stop, reverse=reverse, limit=limit).without_prefix(len(self._prefix))
+        return super().scan(first, stop, reverse=reverse, limit=limit)._without_prefix(len(self._prefix))
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key`` when the transaction commits."""

@@ -63,7 +63,7 @@ class Scan:
         self._cut = 0
         self._steps = ScanSteps(point, span, yield_budget, check, same_point, reverse, limit)
 
-    def without_prefix(self, nbytes: int) -> Self:
+    def _without_prefix(self, nbytes: int) -> Self:
         """The same scan, whose keys are given from byte ``nbytes`` on."""
         self._cut = nbytes
         return self

@@ -21,6 +21,7 @@ CLASSES = [
     (slate.DbReader, slate.sync.DbReader),
     (slate.Snapshot, slate.sync.Snapshot),
     (slate.Namespace, slate.sync.Namespace),
+    (slate.Map, slate.sync.Map),
     (slate.NamespaceView, slate.sync.NamespaceView),
     (slate.Admin, slate.sync.Admin),
     (slate.Checkpoints, slate.sync.Checkpoints),

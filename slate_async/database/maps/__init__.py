@@ -1,0 +1,1 @@
+"""Typed maps: rows whose keys are tuples and whose values are objects."""

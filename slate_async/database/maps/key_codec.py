@@ -1,0 +1,93 @@
+"""Keys of a typed map: tuples of parts of given types, or one part, as packed keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
+from uuid import UUID
+
+from slate_async.codec.tuple_key import pack, prefix_range, unpack
+from slate_async.errors import InvalidError
+
+K = TypeVar("K")
+PART_TYPES = (str, int, bytes, float, bool, datetime, date, UUID, Decimal)
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+class KeyCodec(Generic[K]):
+    """Between keys of the type ``kind`` and bytes. Raises `InvalidError` for a type that keys cannot have."""
+
+    def __init__(self, kind: type[K]) -> None:
+        self.shown = shown(kind)
+        self._single = get_origin(kind) is not tuple
+        parts = (kind,) if self._single else get_args(kind)
+        if not parts or Ellipsis in parts or parts == ((),):
+            raise InvalidError(f"a map's key has parts of given types, such as tuple[str, int], not {self.shown}")
+        self._fits = [fits(part) for part in parts]
+        self._exact = tuple(part if part in PART_TYPES else None for part in parts)
+
+    def pack(self, key: K) -> bytes:
+        """The bytes of ``key``. Raises `InvalidError` unless it is of the map's type."""
+        parts: tuple[Any, ...] = (key,) if self._single else key  # type: ignore[assignment]
+        if not self._single and (not isinstance(parts, tuple) or len(parts) != len(self._fits)):
+            raise self._wrong(key)
+        if tuple(map(type, parts)) != self._exact:
+            self._check(parts, key)
+        return pack(*parts)
+
+    def unpack(self, key: bytes) -> K:
+        """The key of stored bytes. Raises `InvalidError` if they are of another type."""
+        parts = unpack(key)
+        if len(parts) != len(self._fits):
+            raise self._wrong(parts)
+        self._check(parts, parts)
+        return parts[0] if self._single else parts  # type: ignore[return-value]
+
+    def span(self, prefix: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        """Start and end of the keys that begin with the parts ``prefix``. Raises `InvalidError` unless keys can."""
+        if not isinstance(prefix, tuple) or len(prefix) > len(self._fits):
+            raise InvalidError(f"prefix is a tuple of the first parts of {self.shown}, not {prefix!r}")
+        self._check(prefix, prefix)
+        return prefix_range(*prefix)
+
+    def _check(self, parts: tuple[Any, ...], key: object) -> None:
+        for part, good in zip(parts, self._fits, strict=False):
+            if not good(part):
+                raise self._wrong(key)
+
+    def _wrong(self, key: object) -> InvalidError:
+        return InvalidError(f"a key of this map is {self.shown}, not {key!r}", outcome="not_applied")
+
+
+def fits(kind: Any) -> Fits:
+    """Whether a part is of the type ``kind``. Raises `InvalidError` for types that parts cannot have."""
+    if get_origin(kind) in (Union, UnionType):
+        choices = [fits(choice) for choice in get_args(kind)]
+        return lambda part: any(choice(part) for choice in choices)
+    if get_origin(kind) is tuple and Ellipsis not in get_args(kind):
+        inner = [fits(part) for part in get_args(kind)]
+        return lambda part: (
+            isinstance(part, tuple)
+            and len(part) == len(inner)
+            and all(good(one) for good, one in zip(inner, part, strict=True))
+        )
+    if kind is None or kind is NoneType:
+        return lambda part: part is None
+    if kind not in PART_TYPES:
+        raise InvalidError(
+            "parts of a map's key are str, bytes, int, float, bool, datetime, date, UUID, Decimal, None or tuples of"
+            f" these, not {shown(kind)}"
+        )
+    if kind is int:
+        return lambda part: isinstance(part, int) and not isinstance(part, bool)
+    if kind is date:
+        return lambda part: isinstance(part, date) and not isinstance(part, datetime)
+    return lambda part: isinstance(part, kind)
+
+
+def shown(kind: object) -> str:
+    """A type as it is written."""
+    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind)
