@@ -78,6 +78,7 @@ def arguments_of_put(key: Any, value: Any) -> None:
         _limits=LIMITS,
         _max_key_bytes=LIMITS.max_key_bytes,
         _max_value_bytes=LIMITS.max_value_bytes,
+        _default_life_ms=None,
         _write_row=lambda key, value, *rest: (key, value),
     )
     copied = outcome_of(lambda: Db.put(seen, key, value))  # type: ignore[arg-type]
