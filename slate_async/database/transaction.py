@@ -246,7 +246,8 @@ class Transaction:
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key`` when the transaction commits, with ``ttl`` for that long from then on. Keys and values are
         checked and copied at the call."""
-        limits = self._space.limits
+        space = self._space
+        limits = space.limits
         if type(key) is not bytes or not 0 < len(key) <= limits.max_key_bytes:
             key = key_bytes(key, limits)
         if type(value) is not bytes or len(value) > limits.max_value_bytes:
