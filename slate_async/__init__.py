@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from slate_async.engine.read.splits import Split
     from slate_async.engine.read.time_travel import TimeLike
     from slate_async.engine.transactions.condition import PutConditions
+    from slate_async.engine.watch.options import OnLag, WatchFrom
+    from slate_async.engine.watch.watch import Watch
     from slate_async.engine.write.batch import WriteBatch
     from slate_async.engine.write.commit_group import WriteHandle
     from slate_async.errors import (
@@ -180,6 +182,8 @@ else:
             "slate_async.engine.read.splits": "Split",
             "slate_async.engine.read.time_travel": "TimeLike",
             "slate_async.engine.transactions.condition": "PutConditions",
+            "slate_async.engine.watch.options": "OnLag WatchFrom",
+            "slate_async.engine.watch.watch": "Watch",
             "slate_async.engine.write.batch": "WriteBatch",
             "slate_async.engine.write.commit_group": "WriteHandle",
             "slate_async.errors": (
@@ -285,6 +289,7 @@ __all__ = [
     "ObjectHeader",
     "ObjectKind",
     "OnWait",
+    "OnLag",
     "Op",
     "Opening",
     "Outcome",
@@ -324,6 +329,8 @@ __all__ = [
     "VerifyProgress",
     "VerifyReport",
     "VerifyStage",
+    "Watch",
+    "WatchFrom",
     "WriteBatch",
     "WriteHandle",
     "WriterLife",

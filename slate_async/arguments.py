@@ -35,6 +35,11 @@ def sought_key(key: BytesLike) -> bytes:
     return key_bytes(key, outcome=None)
 
 
+def prefix_bytes(prefix: BytesLike | None) -> bytes:
+    """What keys begin with, as bytes of our own; none is all keys. Raises `InvalidError` unless it is bytes-like."""
+    return b"" if prefix is None else _copied(prefix, "prefix", None)
+
+
 def value_bytes(value: BytesLike, limits: RowLimits = FORMAT_LIMITS) -> bytes:
     """``value`` as bytes of our own. Raises `InvalidError` unless it is bytes-like and within ``limits``."""
     if type(value) is not bytes:

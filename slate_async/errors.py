@@ -37,6 +37,8 @@ class SlateError(Exception):
 
     outcome: Outcome | None
     """Of a write: ``"not_applied"`` or ``"unknown"``; ``None`` for errors of reads."""
+    last_seq: int | None = None
+    """Of a watch: all changes up to this sequence number were handed out, so another watch goes on from there."""
 
     def __init__(self, message: str, *, outcome: Outcome | None = None) -> None:
         super().__init__(message)
@@ -71,7 +73,7 @@ class ConflictError(SlateError):
     """Of a transaction or a conditional write: why it was not applied. A transaction names what happened since it
     began: ``"written"``, ``"ingested"``, ``"expired"``; or what it was: ``"too_old"``, ``"too_large"``, or
     ``"reopened"`` (the writer opened the database again). A conditional write names how the row is: ``"present"``,
-    ``"absent"``, ``"changed"``."""
+    ``"absent"``, ``"changed"``. A watch ends with ``"reopened"``, too, or with ``"lagged"``: it was too slow."""
 
     def __init__(
         self, message: str, *, outcome: Outcome | None = None, key: bytes | None = None, reason: str | None = None

@@ -32,6 +32,9 @@ from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import metadata_closers
 from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.transactions.condition import PutConditions, condition, put_condition
+from slate_async.engine.watch.open import Watches, reopened
+from slate_async.engine.watch.pieces import Limits
+from slate_async.engine.watch.sources import WriterSource
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
@@ -93,6 +96,16 @@ class Db(OpenDatabase[WriterReads]):
             updates=self._updates,
             guard=self._guard,
         )
+        self._watch_source = WriterSource(opened.writer, self._feeds.ingested)
+        self._watches = Watches(
+            self._watch_source,
+            self._feeds,
+            self._updates,
+            supervisor,
+            context.runtime.clock,
+            self._guard,
+            Limits(opened.settings.watch_buffer_rows, opened.settings.watch_buffer_bytes),
+        )
         self._compaction = open_embedded(context, opened, self._head.poll_due)
         self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
@@ -101,8 +114,13 @@ class Db(OpenDatabase[WriterReads]):
     def _begin(self, writer: Writer) -> None:
         """Let it work, and the compactor beside it."""
         compactor = self._compaction.compactor
-        ssts_changed = [compactor.notify, self._updates.notify]
-        writer.start(WriterHost(self._writer_failed, ssts_changed, polled=[compactor.notify]))
+        host = WriterHost(
+            failed=self._writer_failed,
+            acknowledged=[self._watch_source.acknowledged],
+            ssts_changed=[compactor.notify, self._updates.notify, self._watch_source.adopted],
+            polled=[compactor.notify],
+        )
+        writer.start(host)
         writer.tasks.spawn("compactor", compactor.run())
         self._garbage.start(writer.tasks)
 
@@ -346,6 +364,7 @@ class Db(OpenDatabase[WriterReads]):
             **writer_counters(self._writer, self._reads.begun),
             **(self._compaction.stats.metrics() | self._garbage.stats.metrics()),
             **self._feed_metrics(),
+            **self._watches.metrics(),
             **shared_counters(self._context, self._driver, self._register),
         }
 
@@ -369,6 +388,8 @@ class Db(OpenDatabase[WriterReads]):
         self._reads.writer = self._head.writer = opened.writer
         self._compaction = open_embedded(self._context, opened, self._head.poll_due, self._compaction)
         self._updates.follow(self._writer)
+        self._watches.end_all(reopened)
+        self._watch_source.writer = self._writer
         self._begin(self._writer)
 
     # ---- its life (see `Handle`)
@@ -379,6 +400,7 @@ class Db(OpenDatabase[WriterReads]):
         self._writer.fail(cause)
         self._compaction.compactor.close(lambda: closed_failure(self._name, cause, "not_applied"))
         self._updates.notify()
+        self._watches.end_all()
 
     async def _finish(self) -> None:
         """Make everything durable; raises the write error (with ``outcome``) that no call has raised yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from slate_async.arguments import Duration
+from slate_async.arguments import BytesLike, Duration, prefix_bytes
 from slate_async.database.handle import Handle
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
@@ -13,17 +13,21 @@ from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions, FromSeq, Initial
 from slate_async.engine.read.source import HistorySource
 from slate_async.engine.read.time_travel import TimeLike
+from slate_async.engine.watch.open import Watches
+from slate_async.engine.watch.options import OnLag, WatchFrom, WatchOptions
+from slate_async.engine.watch.watch import Watch
 from slate_async.errors import InvalidError
 
 S = TypeVar("S", bound=HistorySource)
 
 
 class OpenDatabase(Handle, Reads[S]):
-    """A database that is open, by its writer or by a reader. Either sets ``_reads`` and ``_feeds``.
+    """A database that is open, by its writer or by a reader. Either sets ``_reads``, ``_feeds`` and ``_watches``.
 
-    ``_feeds`` are ``None`` where nothing changes any more."""
+    ``_feeds`` and ``_watches`` are ``None`` where nothing changes any more."""
 
     _feeds: Feeds | None
+    _watches: Watches | None
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of everything written so far, of a reader of what it shows now. Use ``async with``, or
@@ -86,6 +90,28 @@ class OpenDatabase(Handle, Reads[S]):
             sort_spill_bytes,
         )
         return self._feeds.open(options)
+
+    def watch(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        from_seq: WatchFrom = "now",
+        initial: Initial = "error",
+        on_lag: OnLag = "feed",
+    ) -> Watch:
+        """Changes as they become durable, each once, in the order of sequence numbers, to any number of watchers from
+        one source: the writer's memory, or beside a reader one change feed.
+
+        prefix: changes of keys that begin with it
+        from_seq: changes above it; ``"now"``: above the newest durable row of this call. What is not in memory any more
+        comes from a change feed, which watchers share
+        initial: ``"snapshot"``: if changes above ``from_seq`` were compacted, begin with the rows that are left of all
+        that was ever written; else that is `NotFoundError`, which names the lowest number there is
+        on_lag: a watcher that lets more wait than ``watch_buffer_rows`` or ``watch_buffer_bytes`` (settings) goes on
+        from the shared feed, and from memory when it has caught up; with ``"error"`` it gets `ConflictError`"""
+        if self._watches is None:
+            raise InvalidError("a reader on a checkpoint sees no changes; open one that follows the database")
+        return self._watches.open(WatchOptions(prefix_bytes(prefix), from_seq, initial, on_lag))
 
     def _feed_metrics(self) -> dict[str, int | float]:
         return {} if self._feeds is None else self._feeds.metrics()

@@ -19,6 +19,8 @@ from slate_async.engine.follow.polling import FollowerPolling
 from slate_async.engine.follow.reads import FollowerReads
 from slate_async.engine.follow.source import ReaderSource
 from slate_async.engine.read.time_travel import TimeLike, check_seq
+from slate_async.engine.watch.open import Watches, reader_source
+from slate_async.engine.watch.pieces import Limits
 from slate_async.errors import InvalidError
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
 
@@ -51,12 +53,19 @@ class DbReader(OpenDatabase[FollowerReads]):
             self._polling = FollowerPolling(
                 self._follower, self._name, self._supervisor, resources.polls, self._guard, self._finish
             )
+        self._updates = self._updates_of()
         self._feeds = self._feeds_of(opened)
+        self._watches = self._watches_of(opened)
         if self._polling is not None:
             self._polling.start(opened.settings.manifest_poll_interval_ms / 1000, self._fail)
 
-    def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
+    def _updates_of(self) -> FollowerUpdates | None:
         if self._follower is None or self._polling is None:
+            return None
+        return FollowerUpdates(self._follower, self._polling, self._guard)
+
+    def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
+        if self._follower is None or self._updates is None:
             return None
         return Feeds(
             self._context,
@@ -65,8 +74,21 @@ class DbReader(OpenDatabase[FollowerReads]):
             self._supervisor,
             pinned=self._follower.pins is not None,
             life_ms=opened.settings.checkpoint_lifetime_ms,
-            updates=FollowerUpdates(self._follower, self._polling, self._guard),
+            updates=self._updates,
             guard=self._guard,
+        )
+
+    def _watches_of(self, opened: OpenedReader) -> Watches | None:
+        if self._feeds is None or self._updates is None:
+            return None
+        return Watches(
+            reader_source(lambda: self._source.reader_state.last_seq, self._feeds),
+            self._feeds,
+            self._updates,
+            self._supervisor,
+            self._context.runtime.clock,
+            self._guard,
+            Limits(opened.settings.watch_buffer_rows, opened.settings.watch_buffer_bytes),
         )
 
     # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for others)
@@ -138,6 +160,7 @@ class DbReader(OpenDatabase[FollowerReads]):
             "db.reads": self._reads.begun,
             **reader_counters(self._source),
             **self._feed_metrics(),
+            **({} if self._watches is None else self._watches.metrics()),
             **shared_counters(self._context, self._driver, self._register),
         }
 
@@ -145,6 +168,8 @@ class DbReader(OpenDatabase[FollowerReads]):
 
     def _ended(self, cause: BaseException | None) -> None:
         self._source.reader_state.end()
+        if self._watches is not None:
+            self._watches.end_all()
         if self._polling is not None:
             self._polling.stop()
 

@@ -178,3 +178,20 @@ class WriteSettings(BaseSettings):
         ge=MIB,
         le=64 * GIB,
     )
+    watch_buffer_rows: int = setting(
+        4_096,
+        unit="changes",
+        what="How many changes may wait for one watcher. One that is slower goes on from the shared change feed, or"
+        " ends (on_lag). As many of the newest are kept for watchers that come or come back.",
+        why="A watcher that sends each change to a client over a slow line has seconds for a burst of a few thousand.",
+        ge=1,
+        le=10_000_000,
+    )
+    watch_buffer_bytes: int = setting(
+        8 * MIB,
+        unit="bytes",
+        what="How many bytes of changes may wait for one watcher, and as watch_buffer_rows.",
+        why="Watchers of one prefix share what waits, so a thousand of them seldom take more than one.",
+        ge=1,
+        le=64 * GIB,
+    )

@@ -38,6 +38,7 @@ from slate_async.sync.reader import DbReader
 from slate_async.sync.scan import Scan
 from slate_async.sync.snapshot import Snapshot
 from slate_async.sync.transaction import Transaction, TransactionScan
+from slate_async.sync.watch import Watch
 from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ __all__ = [
     "Transaction",
     "TransactionScan",
     "UpdateHandle",
+    "Watch",
     "WriteBatch",
     "WriteHandle",
     "open",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from slate_async.arguments import Duration
+from slate_async.arguments import BytesLike, Duration
 from slate_async.database import open_database as asynchronous
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.read.time_travel import TimeLike
+from slate_async.engine.watch.options import OnLag, WatchFrom
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
 from slate_async.sync.readable import Reads
 from slate_async.sync.snapshot import Snapshot
+from slate_async.sync.watch import Watch
 
 D = TypeVar("D", bound=asynchronous.OpenDatabase[Any])
 
@@ -59,3 +61,15 @@ class OpenDatabase(Handle[D], Reads):
             sort_spill_bytes=sort_spill_bytes,
         )
         return ChangeFeed(self._loop, feed)
+
+    def watch(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        from_seq: WatchFrom = "now",
+        initial: Initial = "error",
+        on_lag: OnLag = "feed",
+    ) -> Watch:
+        """Changes as they become durable, each once, in the order of sequence numbers."""
+        watch = self._loop.call(self._handle.watch, prefix=prefix, from_seq=from_seq, initial=initial, on_lag=on_lag)
+        return Watch(self._loop, watch)

@@ -11,8 +11,9 @@ from weakref import WeakSet
 from metastores.protocol import Register
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.history import History
+from slate_async.engine.changes.ingested import IngestedRows
 from slate_async.engine.changes.log_rows import LogRows
-from slate_async.engine.changes.options import SORT_MEMORY_BYTES, FeedOptions
+from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions
 from slate_async.engine.changes.prefetch import FeedContext, Prefetcher
 from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.remote_range import read_range
@@ -43,7 +44,7 @@ from slate_async.storage.manifest.edits.subscriptions import (
     check_exact,
     subscription_named,
 )
-from slate_async.storage.manifest.state import FeedMark, ManifestState
+from slate_async.storage.manifest.state import FeedMark, ManifestState, SstRef
 
 
 class Feeds:
@@ -78,6 +79,11 @@ class Feeds:
         self._open: WeakSet[ChangeFeed] = WeakSet()
         self.stats = SourceStats()
 
+    @property
+    def path(self) -> str:
+        """Of the database."""
+        return self._context.name
+
     def open(self, options: FeedOptions) -> ChangeFeed:
         """A feed that has not begun. Raises `InvalidError`."""
         self._feed_context.guard.check()
@@ -90,6 +96,13 @@ class Feeds:
         """Close all of them."""
         for feed in list(self._open):
             await feed.aclose()
+
+    def ingested(self, state: ManifestState, seq: int, ssts: tuple[SstRef, ...]) -> IngestedRows:
+        """The rows of the ingest of that number, all of which are in ``ssts`` of ``state``."""
+        reading = _reading(
+            self._context, self._driver, self._register, state, SORT_MEMORY_BYTES, SORT_SPILL_BYTES, self.stats
+        )
+        return reading.history(state).ingest(seq, ssts)
 
     def metrics(self) -> dict[str, int | float]:
         """By dotted name."""

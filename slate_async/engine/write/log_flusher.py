@@ -217,6 +217,7 @@ class LogFlusher:
         for log_id in range(self._state.acknowledged_end + 1, end + 1):
             segment = self._issued[log_id]
             self._state.acknowledge(segment)
+            self._signals.acknowledged(segment)
             segment.group.resolve(self._completions)
             del self._issued[log_id]
         self._state.acknowledged_end = max(self._state.acknowledged_end, end)

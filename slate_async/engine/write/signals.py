@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Generic, ParamSpec
+from typing import TYPE_CHECKING, Generic, ParamSpec
+
+if TYPE_CHECKING:
+    from slate_async.engine.write.memtables import Segment
 
 P = ParamSpec("P")
 
@@ -42,6 +45,7 @@ class WriterSignals:
     memtable_frozen: the memtables, when the active one was replaced
     group_full: a commit group, when another `GROUP_COMMIT_WAITERS` wait for it
     completed: the completion queue, when every waiter that was in it has had its turn
+    acknowledged: the log flusher, with each segment, in the step in which its rows are durable
     published: the log flusher, when the log holds more objects for good
     adopted: the state, when a newer manifest state is installed
     released: the state, with the bytes of a memtable whose rows are in SSTs now
@@ -56,6 +60,7 @@ class WriterSignals:
     memtable_frozen: Signal[[]] = field(default_factory=Signal)
     group_full: Signal[[]] = field(default_factory=Signal)
     completed: Signal[[]] = field(default_factory=Signal)
+    acknowledged: Signal[[Segment]] = field(default_factory=Signal)
     published: Signal[[]] = field(default_factory=Signal)
     adopted: Signal[[]] = field(default_factory=Signal)
     released: Signal[[int]] = field(default_factory=Signal)

@@ -26,7 +26,7 @@ from slate_async.engine.write.ingest_applier import IngestApplier
 from slate_async.engine.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.log_flusher import LogFlusher
-from slate_async.engine.write.memtables import MemtableEntry
+from slate_async.engine.write.memtables import MemtableEntry, Segment
 from slate_async.engine.write.open_transactions import OpenTransactions
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.replay import Replayed
@@ -58,6 +58,7 @@ class WriterHost:
     """The open database that a writer works for: its listeners of the writer's signals of these names."""
 
     failed: Callable[[BaseException], None]
+    acknowledged: Sequence[Callable[[Segment], None]]
     ssts_changed: Sequence[Callable[[], None]]
     polled: Sequence[Callable[[], None]]
 
@@ -203,7 +204,9 @@ class Writer:
 
     def start(self, host: WriterHost) -> None:
         """Start the background tasks, for ``host``."""
-        self.signals.connect(ssts_changed=host.ssts_changed, polled=host.polled, failed=[host.failed])
+        self.signals.connect(
+            acknowledged=host.acknowledged, ssts_changed=host.ssts_changed, polled=host.polled, failed=[host.failed]
+        )
         self.flusher.start()
         manifest, memtables = self.state.manifest, self.state.memtables
         if manifest.wal_enabled:

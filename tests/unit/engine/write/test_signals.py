@@ -17,6 +17,7 @@ async def test_the_table_of_connections() -> None:
             "memtable_frozen": ["WriterState.show", "L0Flusher.notify"],
             "group_full": ["LogFlusher.notify"],
             "completed": ["LogFlusher.notify"],
+            "acknowledged": ["WriterSource.acknowledged"],
             "published": ["Sequencer.reclaim", "L0Flusher.notify"],
             "adopted": [
                 "Sequencer.adopted",
@@ -28,7 +29,7 @@ async def test_the_table_of_connections() -> None:
                 "Sequencer.reclaim",
             ],
             "released": ["Admission.release"],
-            "ssts_changed": ["EmbeddedCompactor.notify", "WriterUpdates.notify"],
+            "ssts_changed": ["EmbeddedCompactor.notify", "WriterUpdates.notify", "WriterSource.adopted"],
             "polled": ["EmbeddedCompactor.notify"],
             "failed": ["Db._writer_failed"],
         }

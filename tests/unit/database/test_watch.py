@@ -1,0 +1,326 @@
+"""Watches of a writer and of a reader: every durable change once, in order, from one source."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+import slate_async as slate
+from slate_async.engine.changes.change import Change
+from tests.engine import CONTIGUOUS, KINDS, Kind, memory_store, open_db, open_reader
+from tests.unit.database.test_feed_ingests import ingest, rows_of
+
+KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
+Told = list[tuple[int, bytes, bytes | None]]
+
+
+async def taken(watch: slate.Watch, count: int) -> list[Change]:
+    """The next ``count`` changes."""
+    async with asyncio.timeout(10):
+        return [await anext(watch) for _ in range(count)]
+
+
+def told(changes: list[Change]) -> Told:
+    return [(change.seq, change.key, change.value) for change in changes]
+
+
+async def nothing_more(watch: slate.Watch) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await anext(watch)
+
+
+@KIND
+async def test_a_watch_gives_what_is_written_from_then_on(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        await db.put(b"a", b"before")
+        watch = db.watch()
+        assert watch.last_seq == 1
+        await db.put(b"a", b"1", ttl=1000)
+        await db.delete(b"a")
+        first, second = await taken(watch, 2)
+        assert told([first, second]) == [(2, b"a", b"1"), (3, b"a", None)]
+        assert (first.op, second.op) == ("put", "delete")
+        assert first.expire_time is not None and second.expire_time is None
+        assert watch.last_seq == 3
+        await nothing_more(watch)
+
+
+@KIND
+async def test_watchers_get_what_matches_their_prefix(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        watches = {prefix: db.watch(prefix=prefix) for prefix in (b"", b"a", b"ab", b"b", b"abc")}
+        async with asyncio.TaskGroup() as group:
+            waiting = {
+                prefix: group.create_task(taken(watch, count))
+                for (prefix, watch), count in zip(watches.items(), (5, 3, 2, 1, 1), strict=True)
+            }
+            await asyncio.sleep(0)
+            for key in (b"a", b"ab", b"abc", b"b", b"c"):
+                await db.put(key, key)
+        for prefix, task in waiting.items():
+            expected = [key for key in (b"a", b"ab", b"abc", b"b", b"c") if key.startswith(prefix)]
+            assert [change.key for change in task.result()] == expected
+        assert watches[b"b"].last_seq == 5, "what does not match is done with, too"
+
+
+@KIND
+async def test_rows_are_given_once_they_are_durable(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind, flush_interval_ms=60_000, flush_at_once=False) as db:
+        async with db.watch() as watch:
+            await db.put(b"z", b"")
+            await taken(watch, 1)
+            await db.put(b"a", b"1", await_durable=False)
+            await nothing_more(watch)
+            await db.flush()
+            assert told(await taken(watch, 1)) == [(2, b"a", b"1")]
+
+
+@KIND
+async def test_a_number_in_memory_is_no_request(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        async with db.watch():
+            for number in range(20):
+                await db.put(b"%02d" % number, b"")
+            requests = db.metrics()
+            async with db.watch(from_seq=5) as watch:
+                assert [change.seq for change in await taken(watch, 15)] == list(range(6, 21))
+            after = db.metrics()
+            assert after["watch.feeds"] == 0
+            assert {name: after[name] for name in after if name.startswith(("store.", "metadata."))} == {
+                name: requests[name] for name in requests if name.startswith(("store.", "metadata."))
+            }
+
+
+@KIND
+async def test_a_number_that_has_left_memory_is_read_by_a_feed(kind: Kind) -> None:
+    async with open_db(memory_store(), kind, watch_buffer_rows=4, retention_ms=3_600_000) as db:
+        for number in range(20):
+            await db.put(b"%02d" % number, b"")
+        await db.flush(l0=True)
+        async with db.watch(from_seq=0) as watch, db.watch(from_seq=3) as other:
+            assert [change.seq for change in await taken(watch, 20)] == list(range(1, 21))
+            assert [change.seq for change in await taken(other, 17)] == list(range(4, 21))
+            await db.put(b"more", b"")
+            assert [change.seq for change in await taken(watch, 1)] == [21]
+            assert db.metrics()["watch.behind"] == 0, "they go on from memory"
+
+
+@KIND
+async def test_a_slow_watcher_goes_over_to_the_feed_and_back(kind: Kind) -> None:
+    async with open_db(memory_store(), kind, watch_buffer_rows=4) as db:
+        async with db.watch() as slow, db.watch() as fast:
+            seen = []
+            for number in range(40):
+                await db.put(b"%02d" % number, b"")
+                seen += await taken(fast, 1)
+            assert [change.seq for change in seen] == list(range(1, 41))
+            assert db.metrics()["watch.lagged"] == 1
+            assert [change.seq for change in await taken(slow, 40)] == list(range(1, 41))
+            feeds = db.metrics()["watch.feeds"]
+            assert feeds >= 1
+            await db.put(b"more", b"")
+            assert [change.seq for change in await taken(slow, 1)] == [41]
+            assert db.metrics()["watch.feeds"] == feeds
+
+
+@KIND
+async def test_a_slow_watcher_that_wants_an_error_gets_it_behind_what_waited(kind: Kind) -> None:
+    async with open_db(memory_store(), kind, watch_buffer_rows=4) as db:
+        async with db.watch(on_lag="error") as watch:
+            for number in range(10):
+                await db.put(b"%02d" % number, b"")
+            assert [change.seq for change in await taken(watch, 4)] == [1, 2, 3, 4]
+            for _ in range(2):
+                with pytest.raises(slate.ConflictError, match="too slow") as caught:
+                    await anext(watch)
+                assert (caught.value.reason, caught.value.last_seq) == ("lagged", 4)
+
+
+@KIND
+async def test_the_bytes_that_wait_are_limited(kind: Kind) -> None:
+    async with open_db(memory_store(), kind, watch_buffer_bytes=10_000) as db:
+        async with db.watch(on_lag="error") as watch:
+            for _ in range(4):
+                await db.put(b"k", bytes(4_000))
+            assert len(await taken(watch, 2)) == 2
+            with pytest.raises(slate.ConflictError, match="too slow"):
+                await anext(watch)
+
+
+@KIND
+async def test_an_ingest_is_read_once_for_all_watchers(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        async with db.watch() as one, db.watch(prefix=b"i00") as other:
+            await db.put(b"a", b"before")
+            assert await ingest(store, db, "one", rows_of(b"i", 20)) == 2
+            await db.put(b"a", b"after")
+            found = await taken(one, 22)
+            assert told(found) == [
+                (1, b"a", b"before"),
+                *((2, key, b"i") for key in rows_of(b"i", 20)),
+                (3, b"a", b"after"),
+            ]
+            assert told(await taken(other, 10)) == [(2, key, b"i") for key in rows_of(b"i", 10)]
+            assert db.metrics()["watch.feeds"] == db.metrics()["watch.lost"] == 0
+
+
+@KIND
+async def test_a_watcher_that_is_slow_within_an_ingest_gets_the_rest_of_it(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind, watch_buffer_rows=8, retention_ms=3_600_000) as db:
+        async with db.watch() as watch:
+            await db.put(b"a", b"before")
+            await ingest(store, db, "one", rows_of(b"i", 60))
+            await db.put(b"a", b"after")
+            assert told(await taken(watch, 62)) == [
+                (1, b"a", b"before"),
+                *((2, key, b"i") for key in rows_of(b"i", 60)),
+                (3, b"a", b"after"),
+            ]
+            await nothing_more(watch)
+
+
+@KIND
+async def test_a_number_below_the_floor_is_refused_by_name(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        for number in range(5):
+            await db.put(b"a", b"%d" % number)
+        await db.compact(full=True)
+        await db.put(b"b", b"")
+        for seq in (0, 2):
+            with pytest.raises(slate.InvalidError, match="changes are kept from sequence number 5 on") as caught:
+                await anext(db.watch(from_seq=seq))
+            assert caught.value.last_seq == seq
+            watch = db.watch(from_seq=seq, initial="snapshot")
+            assert told(await taken(watch, 2)) == [(5, b"a", b"4"), (6, b"b", b"")]
+        assert told(await taken(db.watch(from_seq=5), 1)) == [(6, b"b", b"")]
+
+
+@KIND
+async def test_a_step_that_is_cancelled_loses_nothing(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        async with db.watch() as watch:
+            await nothing_more(watch)
+            step = asyncio.ensure_future(anext(watch))
+            await db.put(b"a", b"")
+            step.cancel()
+            found = [] if step.cancelled() else []
+            try:
+                found.append(await step)
+            except asyncio.CancelledError:
+                found += await taken(watch, 1)
+            assert [change.seq for change in found] == [1]
+
+
+@KIND
+async def test_closing_ends_watches(kind: Kind) -> None:
+    async with open_db(memory_store(), kind) as db:
+        watch = db.watch()
+        await db.put(b"a", b"")
+        await taken(watch, 1)
+        step = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+    with pytest.raises(slate.ClosedError) as caught:
+        await step
+    assert caught.value.last_seq == 1
+    with pytest.raises(slate.ClosedError):
+        await anext(watch)
+
+
+@KIND
+async def test_a_take_over_ends_watches(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        async with db.watch() as watch:
+            await db.put(b"a", b"")
+            await taken(watch, 1)
+            step = asyncio.ensure_future(anext(watch))
+            async with open_db(store, kind) as other:
+                await other.put(b"b", b"")
+                with pytest.raises(slate.FencedError):
+                    await db.confirm()
+                with pytest.raises(slate.FencedError) as caught:
+                    await step
+                assert caught.value.last_seq == 1
+                assert told(await taken(other.watch(from_seq=1), 1)) == [(2, b"b", b"")]
+
+
+async def test_bad_arguments_are_refused() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db:
+        for arguments, said in (
+            ({"prefix": "text"}, "a prefix is bytes-like, not str"),
+            ({"from_seq": -1}, "a sequence number is"),
+            ({"from_seq": "then"}, "a sequence number is"),
+            ({"from_seq": True}, "a sequence number is"),
+            ({"initial": "all"}, "initial is 'snapshot' or 'error', not 'all'"),
+            ({"on_lag": "wait"}, "on_lag is 'feed' or 'error', not 'wait'"),
+        ):
+            with pytest.raises(slate.InvalidError, match=said):
+                db.watch(**arguments)  # type: ignore[arg-type]
+        with pytest.raises(slate.InvalidError, match="7 is not durable yet, the newest durable one is 0"):
+            await anext(db.watch(from_seq=7))
+
+
+async def test_two_tasks_are_not_served() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db:
+        async with db.watch() as watch:
+            step = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)
+            with pytest.raises(slate.InvalidError, match="another task is waiting"):
+                await anext(watch)
+            step.cancel()
+
+
+async def test_closing_a_watch_ends_its_wait() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db:
+        async with db.watch() as watch:
+            step = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)
+        with pytest.raises(slate.ClosedError, match="the watch is closed"):
+            await step
+
+
+async def test_nothing_is_kept_without_a_watch() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db:
+        watch = db.watch()
+        await db.put(b"a", b"")
+        await taken(watch, 1)
+        assert (db.metrics()["watch.watchers"], db.metrics()["watch.recent_bytes"] > 0) == (1, True)
+        del watch
+        gc.collect()
+        await asyncio.sleep(0.01)
+        await db.put(b"b", b"")
+        assert (db.metrics()["watch.watchers"], db.metrics()["watch.recent_bytes"]) == (0, 0)
+
+
+@KIND
+async def test_a_reader_is_watched_one_poll_later(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db, open_reader(store, manifest_poll_interval_ms=10) as reader:
+        async with reader.watch(prefix=b"a") as one, reader.watch() as other:
+            await db.put(b"a", b"1")
+            await db.put(b"b", b"2")
+            assert told(await taken(one, 1)) == [(1, b"a", b"1")]
+            assert told(await taken(other, 2)) == [(1, b"a", b"1"), (2, b"b", b"2")]
+            await ingest(store, db, "one", rows_of(b"a", 20))
+            assert told(await taken(one, 20)) == [(3, key, b"a") for key in rows_of(b"a", 20)]
+            await db.delete(b"a")
+            assert told(await taken(one, 1)) == [(4, b"a", None)]
+            assert [change.seq for change in await taken(other, 21)] == [3] * 20 + [4]
+        async with reader.watch(from_seq=1) as late:
+            assert [change.seq for change in await taken(late, 22)] == [2] + [3] * 20 + [4]
+
+
+async def test_a_checkpoint_has_nothing_to_watch() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db:
+        await db.put(b"a", b"")
+        made = await db.checkpoints.create()
+        async with open_reader(store, checkpoint=made.id) as reader:
+            with pytest.raises(slate.InvalidError, match="sees no changes"):
+                reader.watch()
