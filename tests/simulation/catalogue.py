@@ -30,6 +30,7 @@ from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
+from tests.simulation.scenarios.watches.scenarios import WATCHES
 
 ENGINE_SWITCHES = (
     *SWITCHES,
@@ -60,6 +61,7 @@ _ALL = (
     *_LIVES,
     *STANDBY,
     *TRANSACTIONS,
+    *WATCHES,
     DUEL,
     *_SCRIPTS,
     *_RULES,

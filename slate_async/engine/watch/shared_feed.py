@@ -156,8 +156,10 @@ class SharedFeed:
                 while not step.done():
                     self._wake.clear()
                     woken = asyncio.ensure_future(self._wake.wait())
-                    await asyncio.wait([step, woken], return_when=asyncio.FIRST_COMPLETED)
-                    woken.cancel()
+                    try:
+                        await asyncio.wait([step, woken], return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        woken.cancel()
                     for watcher in [left for left in attached if left not in self.behind]:
                         del attached[watcher]
                     if not attached:

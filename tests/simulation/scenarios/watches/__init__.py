@@ -1,0 +1,1 @@
+"""Watches of writers and readers in a world full of faults."""
