@@ -13,7 +13,7 @@ from tests.simulation.scenarios.watches.watched import Watched, check_watched, r
 from tests.simulation.scenarios.watches.watchers import live_watched, watch_reader
 from tests.simulation.world import World
 
-BUSY: Mapping[str, Any] = {"rounds": 16, "early_flushes": True, "followers": 0}
+BUSY: Mapping[str, Any] = {"rounds": 16, "early_flushes": True, "followers": 0, "log_collectors": 0}
 CALM: Mapping[str, Any] = {
     **BUSY,
     "ack": "committed",
