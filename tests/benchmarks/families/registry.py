@@ -25,6 +25,7 @@ from tests.benchmarks.families import (
     spark_collections,
     sync,
     transactions,
+    watch,
     ycsb,
 )
 from tests.benchmarks.family import Family
@@ -53,5 +54,6 @@ MODULES = (
     transactions,
     collections,
     collections_growth,
+    watch,
 )
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}
