@@ -22,7 +22,8 @@ from slate_async.errors import ClosedError, ConflictError, FencedError, SlateErr
 from slate_async.runtime.protocol import Clock
 
 PATIENCE_S = 10.0
-"""So long others wait for a watcher without room, where no place says what it has: inside an ingest, beside a reader."""
+"""So long others wait for a watcher without room, where no place says what it has: inside an ingest that a feed
+reads."""
 RETRY_S = 1.0
 
 
@@ -141,7 +142,7 @@ class Dispatcher:
                     self.stats.delivered += len(changes)
         self._woken.add(waiters)
         await asyncio.sleep(0)
-        while self._woken.busy:
+        while self._woken.busy:  # noqa: ASYNC110 - it ends within some turns
             await asyncio.sleep(0)
 
     def _by_prefix(self, changes: Sequence[Change]) -> Iterable[tuple[bytes, Sequence[Change]]]:

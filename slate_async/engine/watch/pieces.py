@@ -1,7 +1,8 @@
 """What is dispatched to watchers: `Piece`, changes that follow one another, and `Place`, how far something has got.
 
-Rows of one ingest share a number. A writer dispatches them in the order of their keys, so a place inside an ingest is a
-key. A change feed gives them in any order: its pieces inside an ingest are *torn*, for no place says what of it is done.
+Rows of one ingest share a number. A writer dispatches them in the order of their keys, so a place inside an ingest is
+a key. A change feed gives them in any order: its pieces inside an ingest are *torn*, for no place says what of it is
+done.
 """
 
 from __future__ import annotations

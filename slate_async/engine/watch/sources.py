@@ -116,9 +116,8 @@ class WriterSource:
                 (entry.table, entry.table.row_after(floor), entry.table.row_after(durable))
                 for entry in state.memtables.entries()
             ]
-            if sum(stop - start for _, start, stop in found) == manifest.rows_up_to(durable) - manifest.rows_up_to(
-                floor
-            ):
+            rows_there = sum(stop - start for _, start, stop in found)
+            if rows_there == manifest.rows_up_to(durable) - manifest.rows_up_to(floor):
                 break
         for table, start, stop in found:
             if start < stop:

@@ -1,9 +1,9 @@
 """`Watcher`: what one watcher waits for, what waits for it, and how far it has got.
 
-| state  | changes come from                        | it ends when                                         | next state |
-|--------|------------------------------------------|------------------------------------------------------|------------|
-| behind | the shared feed, while there is room     | it has got as far as what is kept in memory          | live       |
-| live   | the dispatcher, as they become durable   | its queue has no room, or what comes next is missing | behind     |
+| state  | changes come from                      | it ends when                                      | next state |
+|--------|----------------------------------------|---------------------------------------------------|------------|
+| behind | the shared feed, while there is room   | it has got as far as what is kept in memory       | live       |
+| live   | the dispatcher, as they become durable | there is no room, or what comes next is not there | behind     |
 
 Invariant: every change behind its first place that matches was handed out, is in the queue, or is behind ``place``;
 none is in two of them. All methods are synchronous and belong to the loop's thread.

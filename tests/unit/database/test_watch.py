@@ -43,7 +43,8 @@ async def test_a_watch_gives_what_is_written_from_then_on(kind: Kind) -> None:
         first, second = await taken(watch, 2)
         assert told([first, second]) == [(2, b"a", b"1"), (3, b"a", None)]
         assert (first.op, second.op) == ("put", "delete")
-        assert first.expire_time is not None and second.expire_time is None
+        assert first.expire_time is not None
+        assert second.expire_time is None
         assert watch.last_seq == 3
         await nothing_more(watch)
 
@@ -209,7 +210,7 @@ async def test_a_step_that_is_cancelled_loses_nothing(kind: Kind) -> None:
             step = asyncio.ensure_future(anext(watch))
             await db.put(b"a", b"")
             step.cancel()
-            found = [] if step.cancelled() else []
+            found: list[Change] = []
             try:
                 found.append(await step)
             except asyncio.CancelledError:
