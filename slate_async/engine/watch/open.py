@@ -10,7 +10,7 @@ from typing import Any
 
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.open import Feeds
-from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions
+from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions, Initial
 from slate_async.engine.changes.updates import Updates
 from slate_async.engine.watch.dispatcher import Dispatcher, WatchStats
 from slate_async.engine.watch.options import WatchOptions
@@ -62,7 +62,7 @@ class Watches:
         self._shared.add(watcher)
 
     def _open_feed(self, seq: int) -> ChangeFeed:
-        initial = "error" if seq else "snapshot"
+        initial: Initial = "error" if seq else "snapshot"
         return self._feeds.open(FeedOptions(seq, None, True, initial, None, None, SORT_MEMORY_BYTES, SORT_SPILL_BYTES))
 
     # ---- watches

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -77,7 +77,7 @@ class Source(Protocol):
     def stop(self) -> None:
         """Take in nothing more, and forget what is noted."""
 
-    def pieces(self) -> AsyncIterator[Piece]:
+    def pieces(self) -> AsyncGenerator[Piece, None]:
         """Everything since `start`, for ever. Raises `LostRowsError`, after which it may be asked again."""
 
 
@@ -158,7 +158,7 @@ class WriterSource:
 
     # ---- pieces
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
         """See `Source`."""
         while True:
             while not self._noted:
@@ -189,12 +189,12 @@ class WriterSource:
         self._place = Place(seq)
         raise LostRowsError(seq)
 
-    async def _row_pieces(self, noted: MemoryRows) -> AsyncIterator[Piece]:
+    async def _row_pieces(self, noted: MemoryRows) -> AsyncGenerator[Piece, None]:
         for rows in noted.table.slices(noted.start, noted.stop):
             changes = changes_of(rows)
             yield Piece(changes, self._place, Place(changes[-1].seq))
 
-    async def _ingest_pieces(self, noted: IngestRows) -> AsyncIterator[Piece]:
+    async def _ingest_pieces(self, noted: IngestRows) -> AsyncGenerator[Piece, None]:
         """The rows in the order of their keys. The edit that applied them was this writer's own, so they are durable.
 
         Rows that cannot be read here now are left to the shared feed, which says why."""
@@ -262,7 +262,7 @@ class FeedSource:
     def stop(self) -> None:
         """See `Source`."""
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
         """See `Source`. Raises `LostRowsError` when the feed can go on from here no more."""
         feed = self._open_feed(self._place.seq)
         try:
@@ -275,7 +275,7 @@ class FeedSource:
             raise LostRowsError(self._place.seq) from None
 
 
-async def feed_pieces(feed: ChangeFeed, begin: Place) -> AsyncIterator[Piece]:
+async def feed_pieces(feed: ChangeFeed, begin: Place) -> AsyncGenerator[Piece, None]:
     """What ``feed``, which has begun, gives behind ``begin``; never ends. Inside an ingest the pieces are torn. After
     `UnavailableError` another iterator goes on."""
     rows = aiter(feed)

@@ -161,7 +161,7 @@ async def watch_reader(seen: list[Watched], database: SimulatedDatabase, node: N
                 asyncio.create_task(_watched(database, node, reader, seen, f"{node.name}/{number}"))
                 for number in range(2)
             ]
-            while not database.over and reader.status().state == "open":
+            while not database.over and reader.status().state == "open":  # noqa: ASYNC110 - of the world
                 await asyncio.sleep(0.1)
             for task in tasks:
                 task.cancel()
