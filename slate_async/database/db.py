@@ -61,6 +61,7 @@ class Db(OpenDatabase[WriterReads]):
 
     checkpoints: Checkpoints
     """What keeps the database readable as it was."""
+    _watches: Watches
 
     def __init__(self, resources: HandleResources, opened: Opened) -> None:
         super().__init__(resources)
