@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +31,10 @@ class Watch:
 
     def __next__(self) -> Change:
         return self._loop.run(self._watch.__anext__)
+
+    def next_changes(self) -> Sequence[Change]:
+        """All changes that are here, at least one: waits for that."""
+        return self._loop.run(self._watch.next_changes)
 
     def close(self) -> None:
         """Stop; a thread that waits for the next change gets `slate_async.ClosedError`. Idempotent."""

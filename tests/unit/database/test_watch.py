@@ -96,6 +96,30 @@ async def test_a_number_in_memory_is_no_request(kind: Kind) -> None:
             }
 
 
+async def test_a_thousand_watchers_are_no_request() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db, asyncio.TaskGroup() as group:
+        for number in range(200):  # what is written without watchers
+            await db.put(b"%d" % (number % 10), b"")
+        without = requests_of(db)
+        watches = [db.watch(prefix=b"%d" % (number % 10)) for number in range(1_000)]
+        tasks = [group.create_task(taken(watch, 20)) for watch in watches]
+        await asyncio.sleep(0)
+        for number in range(200):
+            await db.put(b"%d" % (number % 10), b"")
+        for number, task in enumerate(tasks):
+            found = [change.seq for change in await task]
+            assert found == list(range(201 + number % 10, 401, 10))
+        after = requests_of(db)
+        assert {name: after[name] - without[name] for name in after if after[name] != without[name]} == {
+            "store.requests.put_if": 200
+        }, "the log objects of the writes"
+
+
+def requests_of(db: slate.Db) -> dict[str, int | float]:
+    """What was asked of the store so far, and of the metastore, which is there, too."""
+    return {name: count for name, count in db.metrics().items() if ".requests" in name}
+
+
 @KIND
 async def test_a_number_that_has_left_memory_is_read_by_a_feed(kind: Kind) -> None:
     async with open_db(memory_store(), kind, watch_buffer_rows=4, retention_ms=3_600_000) as db:

@@ -34,6 +34,7 @@ CLASSES = [
     (slate.Scan, slate.sync.Scan),
     (slate.WriteHandle, slate.sync.WriteHandle),
     (ChangeFeed, slate.sync.ChangeFeed),
+    (slate.Watch, slate.sync.Watch),
     (slate.Readable, slate.sync.Readable),
     (slate.Lake, slate.sync.Lake),
     (slate.Collection, slate.sync.Collection),

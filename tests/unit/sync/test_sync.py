@@ -181,6 +181,26 @@ def test_a_feed_that_waits_is_closed_by_another_thread(db: slate.sync.Db) -> Non
     closer.join()
 
 
+def test_a_watch_gives_what_is_written(db: slate.sync.Db) -> None:
+    with db.watch(prefix=b"a") as watch:
+        db.put(b"a1", b"1")
+        db.put(b"b1", b"2")
+        db.delete(b"a1")
+        assert [(change.op, change.seq) for change in (next(watch), next(watch))] == [("put", 1), ("delete", 3)]
+        assert watch.last_seq == 3
+        db.put(b"a2", b"3")
+        assert [change.key for change in watch.next_changes()] == [b"a2"]
+
+
+def test_a_watch_that_waits_is_closed_by_another_thread(db: slate.sync.Db) -> None:
+    watch = db.watch()
+    closer = threading.Thread(target=watch.close)
+    closer.start()
+    with pytest.raises(slate.ClosedError):
+        next(watch)
+    closer.join()
+
+
 def test_administration(db: slate.sync.Db, tmp_path: Path) -> None:
     filled(db)
     with slate.sync.open_admin(tmp_path / "db") as admin:

@@ -36,7 +36,7 @@ def rows_by_seq(history: History) -> Mapping[int, list[Row]]:
 def check_watched(written: Mapping[int, list[Row]], watched: Watched) -> None:
     """What was given is what was written, in order; of the ingest that it ended within, a part."""
     name, given = watched.name, watched.rows
-    if any(later[0] < earlier[0] for earlier, later in pairwise(given)):
+    if any((later[0], later[2]) < (earlier[0], earlier[2]) for earlier, later in pairwise(given)):
         raise Violation("watch", f"{name} was given {given}, which is not in order")
     expected = [
         row
