@@ -46,7 +46,7 @@ def check(given: list[Row], begin: int = 0, end: int = 5, prefix: bytes = b"") -
 
 
 def test_the_checker_passes_what_is_right() -> None:
-    everything = [one for rows in WRITTEN.values() for one in rows]
+    everything = [found for rows in WRITTEN.values() for found in rows]
     check(everything)
     check(everything[2:], begin=2)
     check([row(4, b"a")], prefix=b"a")

@@ -135,7 +135,7 @@ class Watches:
             await work
         except SlateError as error:
             self.end_all(partial(same_error, error))
-        except Exception as error:  # noqa: BLE001 - told to every watcher
+        except Exception as error:  # noqa: BLE001 - raised in every watch
             failed = InternalError(f"watches of {self._feeds.path} have failed: {error!r}")
             failed.__cause__ = error
             self.end_all(partial(same_error, failed))

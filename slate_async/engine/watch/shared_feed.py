@@ -111,7 +111,7 @@ class SharedFeed:
                 self._report_or_begin_anew(watcher, error)
 
     def _report_or_begin_anew(self, watcher: Watcher, error: SlateError) -> None:
-        """Changes it needs are gone: it begins with a snapshot, if it asked for that and has got nothing yet."""
+        """Changes it needs were compacted: it begins with a snapshot, if it asked for that and has got nothing yet."""
         if isinstance(error, NotFoundError) and watcher.fresh and watcher.initial == "snapshot" and watcher.place.seq:
             watcher.place = Place(0)
             return
