@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,18 +62,21 @@ class QuickClock(ManualClock):
     """Real time, ``speed`` times as fast: one for all processes of a test.
 
     longest_s: of its seconds that pass between two looks at it, at most. So what a busy machine stands still is no time
-    in which one process had nothing from another"""
+    in which one process had nothing from another
+    is_busy: whether a request is on its way; then no time passes"""
 
-    def __init__(self, speed: float, longest_s: float) -> None:
+    def __init__(self, speed: float, longest_s: float, is_busy: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
         self.speed = speed
         self.longest_s = longest_s
+        self._is_busy = is_busy
         self._looked_s = time.monotonic()
         self._now_s = 0.0
 
     def monotonic(self) -> float:
         now = time.monotonic()
-        self._now_s += min((now - self._looked_s) * self.speed, self.longest_s)
+        if not self._is_busy():
+            self._now_s += min((now - self._looked_s) * self.speed, self.longest_s)
         self._looked_s = now
         return self._now_s
 

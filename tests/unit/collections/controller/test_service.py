@@ -17,11 +17,17 @@ from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, runtime, until
+from tests.unit.collections.controller.counted import BusyStore
 from tests.unit.collections.lake import QuickClock, fast_runtime, pace_of
 
 SETTINGS = CollectionSettings(version_keep_ms=0, gc_interval_ms=5_000)
 Opened = Callable[..., Awaitable[Lake]]
 QUICK = SETTINGS.model_copy(update={"poll_interval_ms": 20, "controller_takeover_ms": 2_000})
+
+
+@pytest.fixture
+def store(store: StoreInHand) -> BusyStore:
+    return BusyStore(store.inner)
 
 
 @pytest.fixture
@@ -42,9 +48,9 @@ async def another(store: StoreInHand) -> AsyncIterator[Opened]:
 
 
 @pytest.fixture
-def quick() -> Runtime:
-    """Of several processes whose time goes on alike."""
-    return runtime(QuickClock(speed=4, longest_s=0.25))
+def quick(store: BusyStore) -> Runtime:
+    """Of several processes whose time goes on alike, while none of them waits for the store."""
+    return runtime(QuickClock(speed=4, longest_s=0.1, is_busy=lambda: store.under_way > 0))
 
 
 @pytest.fixture
