@@ -70,11 +70,15 @@ def draw(output: Output, found: Overview) -> None:
     )
     if not output.out.is_terminal:
         output.line("")
+    for damage in (hold.damage for hold in found.holds if hold.damage):
+        output.line(damage)
     output.line(garbage(found))
 
 
 def ages(hold: HoldView) -> list[str]:
     """Version, since, lease, when it was renewed, and what it keeps, as cells."""
+    if hold.damage:
+        return ["-", "-", "-", f"{hold.idle_ms / 1000:.0f} s ago", "damaged: everything"]
     keeps = [name for name, does in (("since", hold.holds_since), ("floor", hold.holds_floor)) if does]
     lease = "critical" if hold.lease_ms is None else f"{hold.lease_ms / 1000:g} s"
     return [
@@ -89,6 +93,8 @@ def ages(hold: HoldView) -> list[str]:
 def garbage(found: Overview) -> str:
     """What could go, in one line."""
     view = found.garbage
+    if any(hold.damage for hold in found.holds):
+        return "garbage: none is collected while a hold is damaged"
     if not view.known:
         return "garbage: not known, because a version is missing or damaged; `slate collection verify` says which"
     said = [

@@ -119,6 +119,8 @@ async def readers(session: Session, name: str) -> int:
         session.output.note(f"nobody reads {name}")
     rows = [[hold.reader, hold.note, *ages(hold)] for hold in found.holds]
     session.output.table(name, ("reader", "note", "version", "since", "lease", "renewed", "keeps"), rows)
+    for damage in (hold.damage for hold in found.holds if hold.damage):
+        session.output.note(damage)
     return OK
 
 
@@ -198,7 +200,7 @@ async def verify(session: Session, wanted: Sequence[str]) -> int:
     """Verify, and show what was found."""
     clean = True
     async with session.lake() as lake:
-        for name in wanted or await _all_open(session, lake):
+        for name in wanted or await _all_there(session, lake):
             with _bar(session.output) as progress:
                 bar = progress.add_task(name, total=None)
 
@@ -214,12 +216,13 @@ async def verify(session: Session, wanted: Sequence[str]) -> int:
     return OK if clean else FINDINGS
 
 
-async def _all_open(session: Session, lake: slate_async.Lake) -> list[str]:
-    """Collections to verify. Raises `NotFoundError` if there never was one: the folder is a wrong one."""
+async def _all_there(session: Session, lake: slate_async.Lake) -> list[str]:
+    """Collections to verify: all but those that were deleted. One whose register is damaged is verified, too, which
+    says so. Raises `NotFoundError` if there never was one: the folder is a wrong one."""
     found = await lake.list()
     if not found:
         raise NotFoundError(f"there is no collection in {session.path}")
-    return [info.name for info in found if info.state == "open"]
+    return [info.name for info in found if info.state != "deleted"]
 
 
 def _show(output: Output, report: CollectionVerifyReport) -> None:

@@ -160,9 +160,10 @@ class Collection:
             return await look(stores.reading(), stores.life.number)
 
     async def expire_reader(self, reader: str) -> None:
-        """Take its hold from a reader that somebody left behind: what it still reads fails from then on.
+        """Take its hold from a reader that somebody left behind: what it still reads fails from then on. A hold whose
+        bytes are damaged ends in this way, too, whatever it kept.
 
-        reader: its name, as `inspect` shows it
+        reader: its name, as `inspect` shows it; of a critical hold the name that it was opened with
 
         Raises `NotFoundError`, `UnavailableError`: the hold may be taken."""
         async with self._stores() as stores:

@@ -89,6 +89,8 @@ def _always_new(stores: LifeStores) -> UnavailableError:
 
 def described(name: str, stored: StoredHold) -> str:
     """A hold, as messages say it."""
+    if stored.damage:
+        return f"{name} (damaged)"
     kind = "critical" if stored.hold.is_critical else "leased"
     return f"{name} ({kind}{f': {stored.hold.note}' if stored.hold.note else ''})"
 

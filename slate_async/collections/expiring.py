@@ -1,7 +1,9 @@
 """Taking its hold from a reader, on somebody's word: as a controller does whose lease has run out.
 
 The hold is revoked by compare-and-set (C10), so a reader never takes a later hold for its own. What it reads from then
-on fails; it is never wrong.
+on fails; it is never wrong. One whose bytes are damaged is ended in the same way, by its name. If the store cannot say
+its etag it is removed: an attempt of its owner that lands later makes a hold that the owner does not believe, and that
+is expired like any other.
 
 Rule C10 of collections.
 """
@@ -12,6 +14,7 @@ from metastores.protocol import Committed
 from slate_async.collections.core import sweep
 from slate_async.collections.core.names import check_name
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.holds import NO_ETAG
 from slate_async.errors import NotFoundError, UnavailableError
 
 
@@ -24,12 +27,14 @@ async def expire(context: ReaderContext, reader: str) -> None:
     while True:
         cause: UnavailableError | None = None
         try:
-            stored = await backoff.attempt(context.holds.read(reader))
+            stored = await backoff.attempt(context.holds.look(reader))
             if stored is None:
                 raise NotFoundError(f"{context.name} has no reader {reader}")
             if stored.hold.revoked:
                 return
-            revoked = sweep.revoking(stored.hold, context.runtime.ids.token())
+            if stored.etag == NO_ETAG:
+                return await context.answered("the removal of a damaged hold", lambda: context.holds.remove([reader]))
+            revoked = sweep.expiring(stored, context.runtime.ids.token())
             if isinstance(await backoff.attempt(context.holds.write(reader, revoked, stored.etag)), Committed):
                 return
         except UnavailableError as error:

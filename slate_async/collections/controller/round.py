@@ -7,6 +7,8 @@ in the same version as what was absorbed, for the next round.
 What the holds allow may be published any time later: the next listing shows who came since, and until then neither
 compaction nor deletion goes by it. So while much comes in, holds are not looked at for each batch of it.
 
+While a hold is damaged, bound and floor stay and nothing is collected; what is pending is absorbed all the same.
+
 A floor is published only if it frees anything: else each move of a reader would make a version, which it moves to.
 
 Rules C16, C17, C20 and C21 of collections.
@@ -86,7 +88,7 @@ class Rounds:
         if not dry_run:
             absorbed, published = await self._absorb_and_publish(head, looked, room, batches)
         collected = None
-        if collecting:
+        if collecting and not looked.damaged:
             held = looked.versions
             collected = await collect(
                 self._context, self._epoch, head, held, self._flights, self._versions, dry_run=dry_run
@@ -113,7 +115,10 @@ class Rounds:
         context = self._context
         head = await context.answered("a read of the head", context.versions.load)
         check_epoch(head, self._epoch)
+        before = {} if self._looked is None else self._looked.damaged
         looked = self._looked = await self._sweep.look(head)
+        for reader, damage in looked.damaged.items() - before.items():
+            logger.error("%s: the hold of %s cannot be read: %s", context.name, reader, damage)
         self.target = compaction_target(head, looked.allowed.meet).join(head.since)
         self._may_end = may_end(head, looked.allowed.meet)
         return head, looked

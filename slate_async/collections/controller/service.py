@@ -2,7 +2,8 @@
 
 Each `gc_interval_ms` it looks which there are. One that is new gets a controller at once, one that was deleted is
 visited for what writers that slept still put there. Of each collection nothing but its own controller is busy, so one
-that fails holds up no other: it is tried again after a while. Merges of all of them wait in one line.
+that fails holds up no other: it is tried again after a while, and later each time. The same failure is logged once.
+Merges of all of them wait in one line.
 
 A controller that was fenced takes the role back only when nothing has come of the other one for `takeover_ms`, though
 work waited; and waits twice as long each time. So two services share a lake without taking it from each other.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -21,6 +23,7 @@ from slate_async.collections.codec.life import Life, LifeState
 from slate_async.collections.controller.context import ControllerContext, controlling
 from slate_async.collections.controller.controller import Controller, open_controller
 from slate_async.collections.controller.executor import Executor, LocalExecutor, MergeTask
+from slate_async.collections.controller.failures import Failures
 from slate_async.collections.controller.pending import has_work, list_pending
 from slate_async.collections.core.area import MergedBatch
 from slate_async.collections.deletion import remove_dead, remove_deleted
@@ -30,11 +33,14 @@ from slate_async.errors import ClosedError, FencedError, SlateError
 from slate_async.runtime.loop_handle import LoopHandle
 from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings.fields import MINUTE_MS
 
 logger = logging.getLogger(__name__)
 LOOKS = 4
 """At a collection that another controller has, within the time that its work may wait."""
 MOST_PATIENCE = 64
+LONGEST_PAUSE_MS = 5 * MINUTE_MS
+"""Between two tries of what fails: so late at most is one noticed that was mended."""
 
 
 class OneLine:
@@ -70,6 +76,8 @@ class ControllerService(LoopHandle):
         self._merges = asyncio.Semaphore(lake.settings.parallel_merges)
         self._kept: dict[str, tuple[Life, asyncio.Task[None]]] = {}
         self._controllers: dict[str, Controller] = {}
+        self._visits: dict[str, tuple[Failures, float]] = {}  # that failed, and when the next one is due
+        self._looks = self._failures()
         self._supervisor = Supervisor(self._name, lambda cause: None)
         self._supervisor.spawn("looks", self._run(), critical=False)
 
@@ -86,14 +94,15 @@ class ControllerService(LoopHandle):
         await self._supervisor.close()
 
     async def _run(self) -> None:
+        said = f"{self._lake.url}: the lake is looked at again later"
         while True:
+            pause_ms: float = self._lake.settings.gc_interval_ms
             try:
                 await self._look()
-            except SlateError as error:
-                logger.warning("%s: the lake is looked at again later: %s", self._lake.url, error)
-            except Exception:
-                logger.exception("%s: the lake is looked at again later", self._lake.url)
-            await self._sleep_ms(self._lake.settings.gc_interval_ms)
+                self._looks.passed(logger, f"{self._lake.url}: the lake can be looked at again")
+            except Exception as error:  # noqa: BLE001 - it is logged
+                pause_ms = self._looks.failed(logger, said, error, is_bug=not isinstance(error, SlateError))
+            await self._sleep_ms(pause_ms)
 
     async def _look(self) -> None:
         """Which collections there are now."""
@@ -101,14 +110,25 @@ class ControllerService(LoopHandle):
         async for name in self._lake.names():
             if self._names is None or name in self._names:
                 seen.add(name)
-                try:
-                    await self._visit(name)
-                except SlateError as error:
-                    logger.warning("%s: its controller looks again later: %s", name, error)
-                except Exception:
-                    logger.exception("%s: its controller looks again later", name)
+                await self._try_to_visit(name)
         for name in set(self._kept) - seen:
             self._leave(name)
+        for name in self._visits.keys() - seen:
+            del self._visits[name]
+
+    async def _try_to_visit(self, name: str) -> None:
+        failures, due_ms = self._visits.get(name, (self._failures(), -math.inf))
+        if self._now_ms() < due_ms:
+            return
+        try:
+            await self._visit(name)
+        except Exception as error:  # noqa: BLE001 - it holds up no other collection
+            said = f"{name}: its controller looks again later"
+            pause_ms = failures.failed(logger, said, error, is_bug=not isinstance(error, SlateError))
+            self._visits[name] = failures, self._now_ms() + pause_ms
+        else:
+            self._visits.pop(name, None)
+            failures.passed(logger, f"{name}: its controller can look at it again")
 
     async def _visit(self, name: str) -> None:
         async with self._lake.register(name) as register:
@@ -159,13 +179,13 @@ class ControllerService(LoopHandle):
             await taken.give_back()
 
     async def _keep_stores(self, name: str, stores: LifeStores, context: ControllerContext) -> None:
-        patience, failures, is_fenced = 1, 0, False
+        patience, failures, is_fenced = 1, Failures(context.poll_interval_ms, LONGEST_PAUSE_MS), False
         while True:
             try:
                 if is_fenced:  # until the wait has ended, whatever fails meanwhile
                     await self._until_work_waits(context, context.takeover_ms * patience)
-                    patience, failures, is_fenced = min(2 * patience, MOST_PATIENCE), 0, False
-                cause = await self._serve(name, stores, context)
+                    patience, is_fenced = min(2 * patience, MOST_PATIENCE), False
+                cause = await self._serve(name, stores, context, failures)
                 if isinstance(cause, FencedError):
                     is_fenced = True
                     continue
@@ -175,20 +195,23 @@ class ControllerService(LoopHandle):
             except ClosedError:
                 return  # it was deleted; the next look finds what follows
             except Exception as error:  # noqa: BLE001 - it holds up no other collection
-                failures += 1
-                logger.error("%s: its controller ended, or waits for another one; it goes on later: %s", name, error)
-                pause = min(context.poll_interval_ms * 2.0 ** min(failures, 20), context.gc_interval_ms)
-                await self._sleep_ms(pause)
+                said = f"{name}: its controller ended, or waits for another one; it goes on later"
+                await self._sleep_ms(failures.failed(logger, said, error))
 
-    async def _serve(self, name: str, stores: LifeStores, context: ControllerContext) -> BaseException | None:
+    async def _serve(
+        self, name: str, stores: LifeStores, context: ControllerContext, failures: Failures
+    ) -> BaseException | None:
         local: Executor = LocalExecutor(context.store, context.runtime.offload)
         chosen = local if self._executor is None else self._executor(stores)
         async with await open_controller(context, executor=OneLine(chosen, self._merges)) as controller:
             self._controllers[name] = controller
+            began_ms = context.now_ms()
             try:
                 return await controller.wait_ended()
             finally:
                 self._controllers.pop(name, None)
+                if context.now_ms() - began_ms > LONGEST_PAUSE_MS:
+                    failures.passed(logger, f"{name}: its controller worked again for a while")
 
     async def _until_work_waits(self, context: ControllerContext, patience_ms: float) -> None:
         """Return when something was pending for so long, and no version came."""
@@ -207,6 +230,13 @@ class ControllerService(LoopHandle):
                 since = context.now_ms()
             elif context.now_ms() - since >= patience_ms:
                 return
+
+    def _failures(self) -> Failures:
+        interval_ms = self._lake.settings.gc_interval_ms
+        return Failures(interval_ms, max(interval_ms, LONGEST_PAUSE_MS))
+
+    def _now_ms(self) -> float:
+        return self._lake.runtime.clock.monotonic() * 1000
 
     async def _sleep_ms(self, duration_ms: float) -> None:
         await self._lake.runtime.clock.sleep(duration_ms / 1000)

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from slate_async.collections.controller.context import controlling
 from slate_async.collections.controller.controller import Controller, open_controller
+from slate_async.collections.controller.failures import Failures
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.edits import check_open
 from slate_async.collections.core.frontier import Frontier
@@ -73,15 +74,18 @@ class StandbyController:
             await self._controller.close()
 
     async def _watch(self) -> None:
+        wait_ms = self._stores.settings.controller_takeover_ms
+        failures = Failures(wait_ms, wait_ms * MOST_PATIENCE)
         while True:
             try:
                 await self._until_work_waits()
                 await self._serve()
+                failures.passed(logger, f"{self._stores.name}: its standby controller goes on")
             except ClosedError:
                 return  # the collection was deleted
             except SlateError as error:
-                logger.warning("%s: its standby controller looks again later: %s", self._stores.name, error)
-                await self._sleep(self._wait_s)
+                said = f"{self._stores.name}: its standby controller looks again later"
+                await self._sleep(failures.failed(logger, said, error) / 1000)
             except Exception:
                 logger.exception("%s: its standby controller ended", self._stores.name)
                 raise

@@ -6,6 +6,8 @@ A hold of which a listing shows a known etag need not be read again. A listing o
 look left is a picture by itself. Otherwise there are two at least, whatever the first one shows: of several pages, one
 may miss a clone, and another no longer have its source.
 
+A hold that is damaged counts as one that keeps everything; it is read again each time.
+
 Revoked holds are removed, but not critical ones: their names are used again, and a removal that is late would hit the
 next one. A small object stays of each name.
 
@@ -49,6 +51,11 @@ class Looked:
         return sweep.allowed(stored.hold for stored in self.standing.values())
 
     @property
+    def damaged(self) -> dict[str, str]:
+        """What is wrong with holds that cannot be read, by reader."""
+        return sweep.damaged(self.standing)
+
+    @property
     def versions(self) -> list[int]:
         """That leased holds have."""
         return [stored.hold.version for stored in self.standing.values() if stored.hold.version is not None]
@@ -64,7 +71,7 @@ class Sweep:
 
     async def look(self, head: Area) -> Looked:
         """All holds, after ``head`` was read. Revokes those whose lease ran out, and those that retain too many
-        versions. Raises `UnavailableError`, `CorruptionError`."""
+        versions. Raises `UnavailableError`."""
         before = self._known
         stored = await self._read_all()
         self._known = stored
@@ -83,7 +90,8 @@ class Sweep:
         """C18."""
         context, known = self._context, self._known
         listed = await context.answered("a listing of holds", context.holds.list)
-        if len(listed) < PAGE and listed == {name: found.etag for name, found in known.items()}:
+        is_known = listed == {name: found.etag for name, found in known.items()}
+        if len(listed) < PAGE and is_known and not sweep.damaged(known):
             return known
         listing, stored = Listing(), dict[str, StoredHold]()
         for number in range(MOST_LISTINGS):
@@ -96,21 +104,15 @@ class Sweep:
         raise UnavailableError(f"each of {MOST_LISTINGS} listings showed new holds of {context.name}")
 
     async def _read(self, names: frozenset[str], listed: Mapping[str, str]) -> dict[str, StoredHold]:
-        known = {
-            name: self._known[name] for name in names if name in self._known and self._known[name].etag == listed[name]
-        }
-        unknown = names - set(known)
+        known = {name: found for name in names if (found := self._known.get(name)) and found.etag == listed[name]}
+        unknown = names - (known.keys() - sweep.damaged(known).keys())  # of damage the store may be to blame
         holds = self._context.holds
         return known | await self._context.answered("a read of holds", lambda: holds.read_all(unknown))
 
     def _hoarders(self, head: Area, stored: Mapping[str, StoredHold]) -> set[str]:
         """Leased holds that retain more versions than are allowed."""
         lowest = head.version - self._context.retained_versions
-        return {
-            name
-            for name, found in stored.items()
-            if found.hold.version is not None and found.hold.version < lowest and not found.hold.revoked
-        }
+        return {name for name, found in stored.items() if sweep.is_hoarding(found.hold, lowest)}
 
     async def _is_revoked(self, name: str, stored: StoredHold) -> bool:
         """C19: revoke a hold as it was read; whether that was answered with yes. If not, it counts."""

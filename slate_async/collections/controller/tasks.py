@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.collect import bury
 from slate_async.collections.controller.context import ControllerContext
+from slate_async.collections.controller.failures import Failures
 from slate_async.collections.controller.merger import Mergers
 from slate_async.collections.controller.pending import PendingBatch, has_work
 from slate_async.collections.controller.report import RoundReport
@@ -77,15 +78,13 @@ class Tasks:
 
     async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
         """``step`` again and again. What is not for want of an answer ends it."""
-        failures = 0
+        failures = Failures(2 * self._context.poll_interval_ms, LONGEST_PAUSE_MS)
         while True:
             try:
                 await step()
-                failures = 0
+                failures.passed(logger, f"{self._context.name}: its controller goes on")
             except UnavailableError as error:
-                failures += 1
-                pause = min(self._context.poll_interval_ms * 2.0 ** min(failures, 10), LONGEST_PAUSE_MS)
-                logger.warning("%s: its controller tries again: %s", self._context.name, error)
+                pause = failures.failed(logger, f"{self._context.name}: its controller tries again", error)
                 await self._context.sleep_ms(self._context.runtime.rng.uniform(pause / 2, pause))
 
     # ---- rounds

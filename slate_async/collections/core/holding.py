@@ -55,10 +55,17 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class StoredHold:
-    """A hold as it was read."""
+    """A hold as it was read. ``damage``: what is wrong with its bytes, see `unreadable`; empty if nothing is."""
 
     hold: Hold
     etag: str
+    damage: str = ""
+
+
+def unreadable(minimum: Frontier, etag: str, damage: str) -> StoredHold:
+    """A hold whose bytes are damaged. Nobody knows what it keeps, so it counts as one that keeps every version and
+    every time, and that has no lease which could end: until a user expires it."""
+    return StoredHold(Hold(0, minimum, None, ""), etag, damage)
 
 
 class Progress(Enum):

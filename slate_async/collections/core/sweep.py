@@ -99,6 +99,23 @@ def revoking(hold: Hold, nonce: str) -> Hold:
     return replace(hold, revoked=True, nonce=nonce)
 
 
+def expiring(stored: StoredHold, nonce: str) -> Hold:
+    """What a user who expires ``stored`` writes in its place. A damaged one may have been critical, so what stands for
+    it is left there as that of a critical one is."""
+    return revoking(replace(stored.hold, version=None) if stored.damage else stored.hold, nonce)
+
+
+def damaged(stored: Mapping[str, StoredHold]) -> dict[str, str]:
+    """What is wrong with those of ``stored`` that cannot be read, by reader. While there is one, nothing is collected:
+    it may be that of a reader whose version and files nobody can name."""
+    return {name: found.damage for name, found in sorted(stored.items()) if found.damage}
+
+
+def is_hoarding(hold: Hold, lowest: int) -> bool:
+    """Whether a leased hold retains versions below ``lowest``, which is too many."""
+    return not hold.revoked and hold.lease_ms is not None and hold.version is not None and hold.version < lowest
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """What the holds that stand allow.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slate_async.collections.codec.life import Appends
-from slate_async.collections.core import garbage
+from slate_async.collections.core import garbage, sweep
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.chain import is_dead
 from slate_async.collections.core.coverage import extend
@@ -31,7 +31,7 @@ READS_AT_ONCE = 16
 async def look(context: ReaderContext, life: int) -> Overview:
     """The collection as it is now; ``life``: the number of its life.
 
-    Raises `CorruptionError` for a head or a hold that is damaged, `UnavailableError`."""
+    Raises `CorruptionError` for a head that is damaged, `UnavailableError`."""
     listing = await list_all(context)
     head = await context.head()
     stored = await context.answered("a read of the holds", lambda: context.holds.read_all(listing.holds))
@@ -68,9 +68,13 @@ async def look(context: ReaderContext, life: int) -> Overview:
 async def _picture(
     context: ReaderContext, listing: Listing, head: Area, stored: Mapping[str, StoredHold]
 ) -> tuple[int, Picture | None]:
-    """The lowest version that is needed, and by what garbage is judged; ``None`` if a version is not there."""
-    held = [found.hold.version for found in stored.values() if not found.hold.revoked]
+    """The lowest version that is needed, and by what garbage is judged; ``None`` if a version is not there, or a
+    hold is damaged."""
+    damaged = sweep.damaged(stored)
+    held = [found.hold.version for name, found in stored.items() if not found.hold.revoked and name not in damaged]
     lowest = garbage.lowest_needed(head, [version for version in held if version is not None])
+    if damaged:
+        return lowest, None
     files = tuple(MergedFile(key, str(name), name.epoch, known(name.upper)) for key, name, _ in listing.merged)
     wanted = Listed(lowest, files, frozenset()).at(head)
     try:
@@ -144,13 +148,14 @@ def _holds(context: ReaderContext, listing: Listing, head: Area, stored: Mapping
         HoldView(
             reader=reader,
             note=found.hold.note,
-            version=found.hold.version,
-            since=str(found.hold.since),
+            version=None if found.damage else found.hold.version,
+            since="" if found.damage else str(found.hold.since),
             lease_ms=found.hold.lease_ms,
             idle_ms=max(0, now - listing.holds[reader]),
             revoked=found.hold.revoked,
             holds_since=reader in standing and any(time in meet.elements for time in found.hold.since.elements),
             holds_floor=reader in standing and lowest is not None and found.hold.version == lowest < head.version,
+            damage=found.damage,
         )
         for reader, found in sorted(stored.items())
     ]

@@ -38,7 +38,8 @@ class Shard:
 class HoldView:
     """Who reads. ``idle_ms``: since it was written last, by this machine's clock and the store's.
 
-    holds_since, holds_floor: whether it is one of those that keep compaction, or versions, from going further"""
+    holds_since, holds_floor: whether it is one of those that keep compaction, or versions, from going further
+    damage: what is wrong with its bytes, and what to do; then nobody knows what it holds, and all is kept"""
 
     reader: str
     note: str
@@ -49,6 +50,7 @@ class HoldView:
     revoked: bool
     holds_since: bool
     holds_floor: bool
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class GarbageView:
     """What a controller would delete now. ``flying``: merged objects of the present epoch that no version names: of a
     merge that goes on, or of one that was given up; ``foreign``: objects that are none of a collection's.
 
-    known: false if a version that readers need is missing or damaged: then nothing is said"""
+    known: false if a version that readers need is missing or damaged, or a hold is damaged: then nothing is said"""
 
     known: bool
     merged: int = 0

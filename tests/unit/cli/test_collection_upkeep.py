@@ -132,6 +132,36 @@ def test_a_damaged_register_is_a_finding(slate: Run, path: str) -> None:
     assert (found.code, found.objects[0]["clean"]) == (6, False)
 
 
+@pytest.mark.parametrize("data", [b"x" * 40, b""])
+def test_one_damaged_register_is_a_finding_beside_the_other_collections(slate: Run, path: str, data: bytes) -> None:
+    for name in ("another", "zebra"):
+        slate("collection", "create", name, path=path)
+    (Path(path) / f"orders/collection{OBJECT}").write_bytes(data)
+    found = slate("collection", "verify", path=path, options=("--json",))
+    shown = {report["name"]: report["clean"] for report in found.objects}
+    assert (found.code, shown) == (6, {"another": True, "orders": False, "zebra": True})
+
+
+def test_a_damaged_hold_is_shown_and_can_be_expired(slate: Run, path: str) -> None:
+    async def pinned() -> None:
+        async with slate_async.open_collections(path) as lake:
+            await lake.collection("orders").critical("pin")
+
+    asyncio.run(pinned())
+    (Path(path) / f"orders/1/readers/pin/hold{OBJECT}").write_bytes(b"damaged")
+    assert slate("collection", "readers", "orders", path=path).out.rstrip().endswith("damaged: everything")
+    said = slate("collection", "inspect", "orders", path=path)
+    assert (said.code, "expire_reader('pin')" in said.out) == (0, True)
+    assert "garbage: none is collected while a hold is damaged" in said.out
+    kept = slate("collection", "gc", "orders", path=path, options=("--json",))
+    assert (kept.code, kept.objects[-1]["since_held_by"], kept.objects[-1]["upper"]) == (0, ["pin"], "5")
+    refused = slate("collection", "delete", "orders", path=path)
+    assert (refused.code, "pin (damaged)" in refused.err) == (5, True)
+    assert slate("collection", "expire", "orders", "pin", path=path).code == 0
+    assert slate("collection", "verify", "orders", path=path).code == 0
+    assert slate("collection", "delete", "orders", path=path).code == 0
+
+
 def test_delete_is_refused_while_a_reader_holds_the_collection(slate: Run, path: str) -> None:
     async def beside() -> None:
         async with slate_async.open_collections(path) as lake, lake.collection("orders").reader("view"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.settings.collections import CollectionSettings
 from tests.engine import StoreInHand, runtime, until
 from tests.unit.collections.controller.counted import BusyStore
-from tests.unit.collections.lake import QuickClock, fast_runtime, pace_of
+from tests.unit.collections.lake import FastClock, QuickClock, fast_runtime, pace_of
 
 SETTINGS = CollectionSettings(version_keep_ms=0, gc_interval_ms=5_000)
 Opened = Callable[..., Awaitable[Lake]]
@@ -222,3 +223,30 @@ async def test_a_collection_whose_look_ends_in_a_bug_stops_neither_looks_nor_the
         await come_to(lake, "b", 5)
         await until(lambda: set(service.controllers) == {"a", "b"}, "both are kept")
     assert failed == ["a", "a"]
+
+
+async def test_the_same_failure_is_logged_once_and_tried_later_each_time(
+    lake: Lake, another: Opened, store: StoreInHand, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create(lake, "a", "b")
+    whole = {key: (await store.get(key)).data for key in ("a/collection", "b/collection")}
+    await append(lake, "b", 5)
+    [pending] = [info.key async for info in store.list("b/1/pending_batches/")]
+    data = (await store.get(pending)).data
+    await store.put(pending, data[:-9] + b"damaged!!")
+    await store.put("a/collection", b"damaged")
+    clock = FastClock(pace_of(store))
+    store.gets.clear()
+
+    def said(name: str) -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        return [line for line in lines if line.startswith(f"{name}: its controller")]
+
+    async with (await another(fast_runtime(clock=clock))).controllers() as service:
+        await until(lambda: clock.now > 600, "ten minutes have passed")
+        assert (len(said("a")), len(said("b"))) == (1, 1), caplog.text
+        assert store.gets.count("a/collection") <= 10, "at 0, 5, 10, 20, ... seconds, and each 5 minutes in the end"
+        await store.put("a/collection", b"damaged otherwise")
+        await until(lambda: len(said("a")) == 2, "it is another failure now")
+        await store.put("a/collection", whole["a/collection"])
+        await until(lambda: "a" in service.controllers, "it is kept")

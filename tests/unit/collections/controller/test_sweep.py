@@ -117,3 +117,19 @@ async def test_a_look_ends_though_new_holds_come_all_the_time(lake: KeptLake) ->
     context.holds.list = more  # type: ignore[method-assign]
     with pytest.raises(UnavailableError, match="new holds"):
         await Sweep(context).look(await lake.head())
+
+
+async def test_a_damaged_hold_keeps_everything_and_no_lease_of_it_ends(lake: KeptLake) -> None:
+    clock = FastClock()
+    looks, head = Sweep(lake.keeping(clock=clock, retained_versions=16)), replace(await lake.head(), version=30)
+    await lake.hold("a", 25, 5)
+    await lake.hold("b", 25, 7)
+    await lake.store.put("readers/b/hold", b"damaged")
+    for _ in range(4):
+        looked = await looks.look(head)
+        assert (set(looked.damaged), looked.revoked) == ({"b"}, ())
+        assert (looked.allowed.meet, looked.allowed.oldest) == (frontier(0), 0)
+        clock.now += 5
+    lake.store.gets.clear()
+    await looks.look(head)
+    assert lake.store.gets == ["readers/b/hold"], "it may have been mended; the other one is known"

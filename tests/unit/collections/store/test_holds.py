@@ -22,7 +22,7 @@ from slate_async.collections.open import open_collections
 from slate_async.collections.store.holds import PARALLEL_READS, HoldStore
 from slate_async.errors import ConfigError, CorruptionError, UnavailableError
 from tests.engine import StoreInHand
-from tests.support.collection_bytes import AREA, HOLD, U64
+from tests.support.collection_bytes import AREA, HOLD, U64, frontier
 from tests.unit.collections.faults import next_put
 from tests.unit.collections.lake import fast_runtime
 
@@ -97,8 +97,20 @@ async def test_a_refused_put_is_an_error_and_changes_nothing(store: StoreInHand)
 
 async def test_a_damaged_hold_is_corruption(store: StoreInHand) -> None:
     await store.put("readers/a/hold", b"damaged")
-    with pytest.raises(CorruptionError, match="readers/a/hold"):
+    with pytest.raises(CorruptionError, match=r"readers/a/hold.*expire_reader\('a'\)"):
         await HoldStore(store, U64).read("a")
+
+
+async def test_a_damaged_hold_is_looked_at_as_one_that_keeps_everything(store: StoreInHand) -> None:
+    holds = HoldStore(store, U64)
+    etag = await store.put("readers/a/hold", b"damaged")
+    await holds.write("b", HOLD, None)
+    looked = await holds.read_all(["a", "b", "missing"])
+    assert looked["b"] == await holds.read("b")
+    found = looked["a"]
+    assert found == await holds.look("a")
+    assert (found.etag, "readers/a/hold" in found.damage) == (etag, True)
+    assert (found.hold.version, found.hold.since, found.hold.lease_ms) == (0, frontier(0), None)
 
 
 async def test_reading_where_nothing_may_be_written_says_what_it_takes(store: StoreInHand) -> None:
