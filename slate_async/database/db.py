@@ -244,7 +244,7 @@ class Db(OpenDatabase[WriterReads]):
         others to keys that it writes, too, are conflicts
         await_durable: a commit returns when all that was read and written is durable, or else at once
 
-        It is open for `transaction_lifetime_ms` (a setting) at most."""
+        One that writes is open for `transaction_lifetime_ms` (a setting) at most."""
         if isolation == "serializable" and self._guard.passes():
             return Transaction(self._transact.space, True, await_durable)
         return self._transact.begin(isolation, await_durable)

@@ -253,14 +253,14 @@ class Transaction:
         if type(value) is not bytes or len(value) > limits.max_value_bytes:
             value = value_bytes(value, limits)
         if not self._open or self._tracked.evicted is not None:
-            self._check()
+            self._check(writes=True)
         self._writes[key] = (value, space.default_life_ms if ttl is None else life_ms(ttl))
 
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         key = key_bytes(key)
         if not self._open or self._tracked.evicted is not None:
-            self._check()
+            self._check(writes=True)
         self._writes[key] = (None, None)
 
     # ---- its end
@@ -342,11 +342,12 @@ class Transaction:
         if self._not_begun:
             self._begin()
         space, tracked, writes = self._space, self._tracked, self._writes
+        if not writes:
+            space.check("not_applied")
+            return self._read_only()
         if space.shut_out:
             await space.gate.passed()
         space.check("not_applied")
-        if not writes:
-            return self._read_only()
         transactions, sequencer = self._writer.transactions, self._sequencer
         for scan in self._scans or ():
             scan.settle()
@@ -418,17 +419,21 @@ class Transaction:
         """Whether it takes calls: neither committed nor given up."""
         return self._open
 
-    def _check(self) -> None:
-        """Raise unless it is open, followed, and called from its database's loop."""
+    def _check(self, writes: bool = False) -> None:
+        """Raise unless it is open, called from its database's loop, and able to commit what it ``writes``."""
         self._space.check("not_applied")
         if not self._open:
             raise ClosedError("the transaction is over; begin another one", outcome="not_applied")
         if self._tracked.evicted is not None:
-            raise self._refused()
+            self._evicted(writes)
 
-    def _refused(self) -> ConflictError:
-        self._conflict = conflict = self._writer.transactions.evicted(self._tracked)
-        return conflict
+    def _evicted(self, writes: bool = False) -> None:
+        """It is not followed any more: raise if it has written, or does now. Else it reads on, and what it reads does
+        not matter to anybody."""
+        if writes or self._writes or self._tracked.evicted == "reopened":
+            self._conflict = conflict = self._writer.transactions.evicted(self._tracked)
+            raise conflict
+        self._serializable = False
 
     def _read(self, key: bytes) -> None:
         """``key`` is read."""
@@ -441,7 +446,7 @@ class Transaction:
     def _count(self) -> None:
         self._writer.transactions.count(self._tracked)
         if self._tracked.evicted is not None:
-            raise self._refused()
+            self._evicted()
 
     def _stored(self) -> SnapshotReads:
         """Its read point, for reads that may have to ask the store."""

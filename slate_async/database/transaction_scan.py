@@ -106,8 +106,10 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         return self._own.pop()
 
     async def _end(self) -> None:
-        self._ended(self)
-        await self._scan.aclose()
+        try:
+            self._ended(self)
+        finally:
+            await self._scan.aclose()
 
     def settle(self) -> None:
         """What has been taken of it counts as read."""

@@ -114,6 +114,7 @@ class Gate:
         self.shut = False
         self._turn = asyncio.Lock()
         self._open = asyncio.Event()
+        self._holder: object = None
 
     async def passed(self) -> None:
         """Wait until it is open."""
@@ -122,17 +123,22 @@ class Gate:
 
     @asynccontextmanager
     async def alone(self, most_s: float) -> AsyncIterator[None]:
-        """Shut it for the block, for ``most_s`` at most: after that the block still runs, no longer alone."""
-        async with self._turn:
-            self.shut = True
-            self._open.clear()
-            opens = asyncio.get_running_loop().call_later(most_s, self._let_in)
-            try:
-                yield
-            finally:
-                opens.cancel()
-                self._let_in()
+        """Shut it for the block, for ``most_s`` at most: after that the block still runs, no longer alone, and the next
+        holder has its turn."""
+        await self._turn.acquire()
+        holder = self._holder = object()
+        self.shut = True
+        self._open.clear()
+        opens = asyncio.get_running_loop().call_later(most_s, self._let_in, holder)
+        try:
+            yield
+        finally:
+            opens.cancel()
+            self._let_in(holder)
 
-    def _let_in(self) -> None:
-        self.shut = False
-        self._open.set()
+    def _let_in(self, holder: object) -> None:
+        if self._holder is holder:
+            self._holder = None
+            self.shut = False
+            self._open.set()
+            self._turn.release()

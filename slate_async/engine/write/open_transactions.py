@@ -101,8 +101,8 @@ class OpenTransactions:
     def begin(self) -> TrackedReads:
         """A transaction that sees every row there is."""
         now, others = self._monotonic(), self._open
-        while others and now - (oldest := next(iter(others))).began > self.lifetime_s:
-            self._evict(oldest, "too_old")
+        if others:
+            self._evict_old(now)
         reads = TrackedReads(self._sequencer.last_seq, now)
         self.stats.begun += 1
         if self._over:
@@ -145,6 +145,12 @@ class OpenTransactions:
             else:
                 self._evict(max(self._open, key=_counted), "too_large")
 
+    def _evict_old(self, now: float) -> None:
+        """Those that nobody has ended within their lifetime."""
+        others = self._open
+        while others and now - (oldest := next(iter(others))).began > self.lifetime_s:
+            self._evict(oldest, "too_old")
+
     def _evict(self, reads: TrackedReads, reason: str) -> None:
         reads.evicted = reason
         reads.points, reads.spans = {}, None
@@ -163,6 +169,7 @@ class OpenTransactions:
     def follow_cut(self) -> None:
         """Rows are about to be cut into a segment, and may leave memory after that."""
         if self._open:
+            self._evict_old(self._monotonic())
             self.follow()
 
     def follow(self) -> None:

@@ -201,9 +201,23 @@ async def test_one_that_runs_alone_for_too_long_keeps_nobody_waiting(monkeypatch
 
         (task,) = starts(db.transact(hanging))
         await hangs.wait()
+        async with asyncio.timeout(0.04), db.transaction() as tx:  # what only reads waits for nobody
+            await tx.get(b"n")
         async with asyncio.timeout(20):
             await db.update(b"m", one_more)
             await db.put(b"o", b"", if_absent=True)
+            lost = False
+
+            async def loses(tx: slate.Transaction) -> None:
+                nonlocal lost
+                await tx.get(b"p")
+                tx.put(b"p", b"")
+                if not lost:
+                    lost = True
+                    await db.put(b"p", b"spoiled")
+
+            await db.transact(loses)  # and runs alone, too
+            assert db.metrics()["transactions.alone"] == 2
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

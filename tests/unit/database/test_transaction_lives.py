@@ -37,13 +37,31 @@ async def test_one_that_is_open_too_long_is_too_old(kind: Kind, monkeypatch: pyt
         assert (await conflict(tx)).reason == "too_old"
         async with db.transaction() as other:  # which makes room
             other.put(b"b", b"1")
-        with pytest.raises(slate.ConflictError) as caught:
-            await reader.get(b"a")
-        assert caught.value.reason == "too_old"
-        assert "transaction_lifetime_ms" in str(caught.value)
+        assert await reader.get(b"b") is None  # as of its beginning
+        assert [row async for row in reader.scan()] == []
+        for write in (lambda: reader.put(b"b", b"2"), lambda: reader.delete(b"b")):
+            with pytest.raises(slate.ConflictError) as caught:
+                write()
+            assert caught.value.reason == "too_old"
+            assert "transaction_lifetime_ms" in str(caught.value)
         await reader.commit()
         assert db.metrics()["transactions.evicted"] == 2
         assert await contents(db) == {b"b": b"1"}
+
+
+async def test_one_that_nobody_ends_keeps_nothing_in_memory_beyond_its_lifetime() -> None:
+    async with open_db(memory_store(), transaction_lifetime_ms=50) as db:
+        forgotten = db.transaction()
+        await forgotten.get(b"a")
+        await db.put(b"a", b"1")
+        assert db.metrics()["transactions.open"] == 1
+        await asyncio.sleep(0.06)
+        await db.put(b"a", b"2")  # no other transaction begins
+        metrics = db.metrics()
+        assert (metrics["transactions.open"], metrics["transactions.tracked_bytes"]) == (0, 0)
+        assert await forgotten.get(b"a") is None
+        with pytest.raises(slate.ConflictError):
+            forgotten.put(b"a", b"3")
 
 
 async def test_what_is_kept_for_old_ones_is_bounded(kind: Kind) -> None:
@@ -65,17 +83,25 @@ async def test_what_is_kept_for_old_ones_is_bounded(kind: Kind) -> None:
             "transactions.tracked_bytes"
         ] <= 1 << 20
         assert (await conflict(old)).reason == "too_old"
-        many = db.transaction()
+        many, writing = db.transaction(), db.transaction()
 
-        async def read_much() -> None:
+        async def read_much(tx: slate.Transaction) -> None:
             for number in range(20_000):
-                await many.get(b"%08d" % number)
+                await tx.get(b"%08d" % number)
 
+        writing.put(b"a", b"1")
         with pytest.raises(slate.ConflictError) as caught:
-            await read_much()
+            await read_much(writing)
         assert caught.value.reason == "too_large"
         assert "transaction_memory_bytes" in str(caught.value)
-        many.rollback()
+        writing.rollback()
+        await read_much(many)  # it only reads
+        assert many._tracked.nbytes <= 1 << 20
+        assert not many._tracked.points
+        with pytest.raises(slate.ConflictError) as caught:
+            many.put(b"a", b"1")
+        assert caught.value.reason == "too_large"
+        await many.commit()
         young.rollback()
         metrics = db.metrics()
         assert (metrics["transactions.open"], metrics["transactions.tracked_bytes"]) == (0, 0)

@@ -117,3 +117,36 @@ async def test_while_one_runs_alone_others_wait_but_not_for_ever() -> None:
         async with asyncio.timeout(5):
             await gate.passed()
         assert not gate.shut
+
+
+async def test_one_that_hangs_alone_keeps_nobody_from_running_alone() -> None:
+    gate = Gate()
+    async with asyncio.timeout(5), gate.alone(0.01):
+        async with gate.alone(5):
+            assert gate.shut
+            await asyncio.sleep(0.02)
+            assert gate.shut
+        assert not gate.shut
+        await gate.passed()
+    async with asyncio.timeout(5), gate.alone(5), asyncio.TaskGroup() as group:
+        assert gate.shut
+        waits = group.create_task(gate.passed())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        gate._let_in(gate._holder)
+
+
+async def test_the_end_of_one_that_ran_alone_for_too_long_lets_nobody_in_to_the_next() -> None:
+    gate, first_ends = Gate(), asyncio.Event()
+
+    async def first() -> None:
+        async with gate.alone(0.01):
+            await first_ends.wait()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await asyncio.sleep(0)
+        async with gate.alone(5):
+            first_ends.set()
+            await asyncio.sleep(0.01)
+            assert gate.shut
