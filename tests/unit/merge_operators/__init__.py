@@ -1,0 +1,1 @@
+"""Tests of `slate_async.merge_operators`."""
