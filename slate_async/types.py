@@ -16,7 +16,7 @@ PUT = 0
 DELETE = 1
 """Row kind: a tombstone; hides older versions of the key."""
 MERGE = 2
-"""Row kind: a merge operand (reserved; no operation writes it yet)."""
+"""Row kind: an operand, for the database's merge operator; adds to older versions of the key."""
 
 MAX_KEY_BYTES = 65_535
 MAX_VALUE_BYTES = 2**31 - 2**17
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 class RowHit(NamedTuple):
-    """The newest visible version of one key in one source: a value or a tombstone, not yet judged by expiry.
+    """The newest visible version of one key in one source: value, tombstone or operand, not yet judged by expiry.
 
     ``kind`` is `PUT`, `DELETE` or `MERGE`; ``expire_ms`` is `codec.columns.NO_EXPIRY` for never."""
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from slate_async.engine.context import DatabaseContext
 from slate_async.errors import InvalidError, NotFoundError
+from slate_async.merge_operators.guarded import merging
 from slate_async.settings import Settings
 from slate_async.storage.manifest.creation import create_first, features_of
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -14,6 +15,9 @@ from slate_async.storage.manifest.edits.lifecycle import Recreate
 from slate_async.storage.manifest.marker import FoundMarker
 from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState
+
+FIXED_SETTINGS = ("log_protocol", "wal_enabled", "merge_operator")
+"""Those of which the database has the value it was created with."""
 
 
 async def find_or_create(
@@ -52,8 +56,10 @@ async def _create(
         wal_enabled=settings.wal_enabled is not False,
         created_ms=context.runtime.clock.now_ms(),
         properties=MappingProxyType(dict(properties or {})),
-        required_features=features_of(context.metadata),
+        merge_operator=settings.merge_operator,
+        required_features=features_of(context.metadata, settings.merge_operator),
     )
+    merging(first.merge_operator, of=context.name)
     if settings.ack == "flushed" and first.log_protocol == "contiguous":
         raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
     if removed is not None:
@@ -62,11 +68,12 @@ async def _create(
 
 
 def follow_database(settings: Settings, state: ManifestState) -> Settings:
-    """``settings`` with what was fixed at creation filled in. Raises `InvalidError` on a contradiction."""
-    for name in ("log_protocol", "wal_enabled"):
+    """``settings`` with what was fixed at creation filled in. Raises `InvalidError` on a contradiction, `ConfigError`
+    if this process lacks the database's merge operator."""
+    for name in FIXED_SETTINGS:
         wanted, fixed = getattr(settings, name), getattr(state, name)
         if wanted is not None and wanted != fixed:
             raise InvalidError(f"{name} is fixed when a database is created: this one has {fixed!r}, not {wanted!r}")
-    if settings.log_protocol is not None and settings.wal_enabled is not None:
-        return settings
-    return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
+    merging(state.merge_operator)
+    fixed = {name: getattr(state, name) for name in FIXED_SETTINGS if getattr(settings, name) is None}
+    return settings.replace(**fixed) if any(value is not None for value in fixed.values()) else settings

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from slate_async.errors import InvalidError
 from slate_async.merge_operators.protocol import MergeOperator
+from slate_async.merge_operators.registry import merge_operator
 from slate_async.types import MAX_VALUE_BYTES
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,11 @@ class MergeError(InvalidError):
     def __init__(self, message: str, *, key: bytes) -> None:
         super().__init__(message)
         self.key = key
+
+
+def merging(name: str | None, *, of: str = "the database") -> Guarded | None:
+    """The operator called ``name``, if there is to be one. Raises `ConfigError` if this process does not have it."""
+    return None if name is None else Guarded(merge_operator(name, of=of))
 
 
 class Guarded:

@@ -26,6 +26,13 @@ class WriteSettings(BaseSettings):
         " costs more than one larger SST. Off saves the second upload of every row.",
         default_text="unset (follow the database; true for a new one)",
     )
+    merge_operator: str | None = setting(
+        unit="name of a merge operator",
+        what="What makes one value of a key's operands: add_i64, max, min, append, set_union, json_merge_patch, or one"
+        " that every process registers. Fixed when a database is created.",
+        why="Unset follows the database; a new one has none, so that scans of one source need not merge.",
+        default_text="unset (follow the database; none for a new one)",
+    )
     ack: Ack = setting(
         "committed",
         unit="name, committed or flushed",

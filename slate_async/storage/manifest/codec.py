@@ -24,6 +24,7 @@ from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.storage.manifest.state import (
     LEASE_FEATURE,
     MARKER_FEATURE,
+    MERGE_FEATURE,
     AppBatch,
     Checkpoint,
     Compaction,
@@ -43,10 +44,10 @@ NESTED_VERSION = 2
 FULL = 1
 DELTA = 2
 ENVELOPE = struct.Struct("<8sHBBI")
-KNOWN_FEATURES: frozenset[str] = frozenset({"ingest", LEASE_FEATURE, "seq_gaps", MARKER_FEATURE})
+KNOWN_FEATURES: frozenset[str] = frozenset({"ingest", LEASE_FEATURE, "seq_gaps", MARKER_FEATURE, MERGE_FEATURE})
 """``ingest``: an SST may have a ``global_seq``, and L0 several SSTs of one. ``ingest_leases``: a pending ingest may be
 ``leased``. ``seq_gaps``: see ``skipped``. ``marker``: nothing is done in the database's place before its marker was
-read there."""
+read there. ``merge``: rows may be operands."""
 
 KEYED = {
     "l0": "object_id",

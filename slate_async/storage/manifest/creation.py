@@ -14,7 +14,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Ids
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import Ground, read_marker
-from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
+from slate_async.storage.manifest.state import MARKER_FEATURE, MERGE_FEATURE, ManifestState
 
 OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
 NESTED = re.compile(r"[^/]+/(.*/)?(manifest/|writer/|gc/|store/marker$|log/[\d.]+\.sst$|sst/\d+\.[0-9a-z]+\.sst$)")
@@ -28,9 +28,10 @@ def kept_elsewhere(metadata: MetaStoreFactory) -> bool:
     return not (metadata.needs.create or metadata.needs.replace)
 
 
-def features_of(metadata: MetaStoreFactory) -> tuple[str, ...]:
+def features_of(metadata: MetaStoreFactory, merge_operator: str | None = None) -> tuple[str, ...]:
     """The required features that a new database begins with."""
-    return (MARKER_FEATURE,) if kept_elsewhere(metadata) else ()
+    features = (MARKER_FEATURE,) if kept_elsewhere(metadata) else ()
+    return features if merge_operator is None else (*features, MERGE_FEATURE)
 
 
 async def create_first(
@@ -53,7 +54,7 @@ async def create_first(
     need_replace = needs.replace or register
     if need_create or need_replace:
         await probe(store, need_create=need_create, need_replace=need_replace, ids=ids)
-    return await driver.create(replace(first, required_features=features_of(metadata)))
+    return await driver.create(replace(first, required_features=features_of(metadata, first.merge_operator)))
 
 
 async def refuse_foreign(ground: Ground) -> None:

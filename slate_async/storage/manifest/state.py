@@ -29,6 +29,8 @@ THIS_VERSION = VersionRef(0, "")
 """In an edit's result: the version that the commit will make."""
 MARKER_FEATURE = "marker"
 """Required feature of a database whose metadata is kept elsewhere than its objects: a marker proves the place."""
+MERGE_FEATURE = "merge"
+"""Required feature of a database that has a merge operator: others would take operands for broken rows."""
 LEASE_FEATURE = "ingest_leases"
 """Required feature of a database that has had a pending ingest with a lease: others would apply it at any time."""
 
@@ -331,6 +333,7 @@ class ManifestState:
     heartbeat_interval_ms: how often the newest writer says that it lives; ``None``: it does not
     store_id, marked: of a database with the feature `MARKER_FEATURE`: the store id in its place's marker. Until it is
     marked nothing of it is anywhere, and ``store_id`` is that of the database it was recreated in place of, or unset
+    merge_operator: name of what merges the operands of its keys; ``None``: nothing does, and it has none
     """
 
     # fixed at creation
@@ -339,6 +342,7 @@ class ManifestState:
     wal_enabled: bool
     created_ms: int
     properties: Mapping[str, str] = field(default_factory=no_fields)
+    merge_operator: str | None = None
     # the version this state is
     ref: VersionRef = NO_VERSION
     # the place its objects are in
@@ -425,7 +429,7 @@ class ManifestState:
         )
 
 
-FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties")
+FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties", "merge_operator")
 MONOTONE = (
     "writer_epoch",
     "compactor_epoch",

@@ -36,6 +36,7 @@ def unfinished_clone(
         wal_enabled=source.wal_enabled,
         created_ms=now_ms,
         properties=source.properties if properties is None else MappingProxyType(dict(properties)),
+        merge_operator=source.merge_operator,
         initialized=False,
         parents=(parent,),
     )

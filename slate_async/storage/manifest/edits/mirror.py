@@ -28,6 +28,7 @@ def unfinished_mirror(source: ManifestState, path: str) -> ManifestState:
         wal_enabled=source.wal_enabled,
         created_ms=source.created_ms,
         properties=source.properties,
+        merge_operator=source.merge_operator,
         initialized=False,
         mirrored=Mirrored(path),
     )

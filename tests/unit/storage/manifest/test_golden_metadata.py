@@ -176,6 +176,7 @@ DIGESTED = replace(
     ),
     ingest_records=(IngestRecord("first", "admitted", 1_750_000_000_800, 59, 10, digest=0x1234_5678_9ABC_DEF0),),
 )
+MERGING = replace(BASE, merge_operator="add_i64", required_features=(*BASE.required_features, "merge"))
 LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
 GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
@@ -198,6 +199,7 @@ BYTES = {
     "manifest-full-with-queries.bin": lambda: codec.encode_full(COUNTED),
     "manifest-full-with-leases.bin": lambda: codec.encode_full(LEASED),
     "manifest-full-with-digests.bin": lambda: codec.encode_full(DIGESTED),
+    "manifest-full-with-an-operator.bin": lambda: codec.encode_full(MERGING),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
     "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
@@ -275,6 +277,21 @@ async def test_a_pinned_manifest_with_digests_is_read() -> None:
     state = codec.decode(await golden("manifest-full-with-digests.bin"), object_name="m")
     assert isinstance(state, ManifestState)
     assert replace(state, ref=BASE.ref) == DIGESTED
+
+
+async def test_a_pinned_manifest_with_a_merge_operator_is_read() -> None:
+    state = codec.decode(await golden("manifest-full-with-an-operator.bin"), object_name="m")
+    assert isinstance(state, ManifestState)
+    assert replace(state, ref=BASE.ref) == MERGING
+
+
+async def test_a_release_without_merge_operators_refuses_a_database_that_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = await golden("manifest-full-with-an-operator.bin")
+    monkeypatch.setattr(codec, "KNOWN_FEATURES", codec.KNOWN_FEATURES - {"merge"})
+    with pytest.raises(codec.NewerReleaseError, match="features this release does not have: merge"):
+        codec.decode(data, object_name="m")
 
 
 async def test_a_pinned_manifest_with_leases_is_refused_without_knowing_them(monkeypatch: pytest.MonkeyPatch) -> None:
