@@ -187,6 +187,8 @@ class Transact:
         if found is NEEDS_IO:
             return None
         value = found if type(found) is bytes else live_value(found, space.reads.clock.now_ms())
+        if value is NEEDS_IO:
+            return None
         new = function(value)
         if type(new) is not bytes or len(new) > space.limits.max_value_bytes:
             new = self._new_value(new)

@@ -124,7 +124,7 @@ class Transaction:
         if type(found) is not bytes:
             found = self._view.look_up(key, self._seq)
         if found is not None and type(found) is not bytes:
-            return self._value_of(key, await self._hit(key) if found is NEEDS_IO else self._live(found))
+            return self._value_of(key, await self._hit(key) if (live := self._live(found)) is NEEDS_IO else live)
         if not begun % space.yield_budget.every and space.yield_budget.exhausted():
             await space.yield_budget.yield_now()
             self._check()
@@ -135,7 +135,9 @@ class Transaction:
         self._turn = await self._space.turns.take(key)
         self._check()
 
-    def _live(self, found: object) -> RowHit | None:
+    def _live(self, found: object) -> RowHit | NeedsIO | None:
+        if found is NEEDS_IO:
+            return NEEDS_IO
         assert isinstance(found, RowHit)
         return live_hit(found, self._point().now_ms)
 

@@ -24,6 +24,7 @@ from slate_async.engine.read.merge import close_stream
 from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import CorruptionError
+from slate_async.merge_operators.guarded import merging
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.manifest.state import ManifestState, SstRef
@@ -128,7 +129,7 @@ class History:
         """The rows above ``after``, and some others. SSTs that have none hide none."""
         l0, runs = SstTables(self._ssts).levels(_without_older(self.state, after))
         yield_budget = YieldBudget(self._runtime.clock)
-        view = ReadView((), l0, runs, yield_budget=yield_budget)
+        view = ReadView((), l0, runs, yield_budget=yield_budget, merging=merging(self.state.merge_operator))
         now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
         rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, prefetch=True)
         try:

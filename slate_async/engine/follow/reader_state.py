@@ -23,6 +23,7 @@ from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
+from slate_async.merge_operators.guarded import merging
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
@@ -104,6 +105,7 @@ class ReaderState:
         self._log_ssts: list[_LogSst] = []  # newest first
         self._sst_tables = SstTables(ssts)
         self._hot = HotReads(ssts.cache)
+        self._merging = merging(state.merge_operator)
         self.view = self._new_view()
 
     @property
@@ -224,7 +226,9 @@ class ReaderState:
     def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.manifest)
         log = [sst.table for sst in self._log_ssts]
-        view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)
+        view = ReadView(
+            self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot, merging=self._merging
+        )
         if self._on_view is not None:
             self._on_view(view)
         return view

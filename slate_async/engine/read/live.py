@@ -1,7 +1,7 @@
 """From merged versions to what a read returns: the newest visible version of each key, if it is alive.
 
-Visible: sequence number up to the reader's. Alive: a put that has not expired; a tombstone or an expired row hides
-its key, older versions included.
+Visible: sequence number up to the reader's. Alive: a put that has not expired; a tombstone or an expired put hides
+its key, older versions included. Operands are merged with the versions below them (`engine.read.operands`).
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from slate_async.engine.read.merge import (
     key_at,
     never_nowait,
 )
+from slate_async.engine.read.operands import WholeChains, merged_rows
 from slate_async.engine.read.reverse import WholeKeys
 from slate_async.errors import InternalError
+from slate_async.merge_operators.guarded import Guarded
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.ordering import Mask, repeated_keys
-from slate_async.types import DELETE, MERGE, PUT, RowHit
+from slate_async.types import DELETE, MERGE, NEEDS_IO, PUT, NeedsIO, RowHit
 
 
-def live_hit(hit: RowHit, now_ms: int) -> RowHit | None:
-    """``hit`` if it is alive at ``now_ms``. Raises `InternalError` for a merge operand."""
+def live_hit(hit: RowHit, now_ms: int) -> RowHit | NeedsIO | None:
+    """``hit`` if it is alive at ``now_ms``. `NEEDS_IO` of an operand: the rows below it count, too."""
     if hit.kind == PUT:
         return hit if hit.expire_ms > now_ms else None
-    if hit.kind == DELETE:
-        return None
-    raise _unknown_kind(hit.kind)
+    return None if hit.kind == DELETE else NEEDS_IO
 
 
-def live_value(row: bytes | RowHit | None, now_ms: int) -> bytes | None:
-    """The value of a row that is alive at ``now_ms``; bytes are one that never expires. Raises as `live_hit`."""
+def live_value(row: bytes | RowHit | None, now_ms: int) -> bytes | NeedsIO | None:
+    """The value of a row that is alive at ``now_ms``; bytes are one that never expires. `NEEDS_IO` as of
+    `live_hit`."""
     if isinstance(row, RowHit):
         hit = live_hit(row, now_ms)
-        return None if hit is None else hit.value
+        return hit.value if isinstance(hit, RowHit) else hit
     return row
 
 
@@ -64,10 +65,10 @@ def newest_visible(seqs: npt.NDArray[np.uint64], repeats: Mask, max_seq: int) ->
     return places[first]
 
 
-def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
-    """The rows of ``found`` a reader sees, in order. ``found`` holds every version of its keys.
+def live_rows(found: Round, *, max_seq: int, now_ms: int, merging: Guarded | None = None) -> Columns:
+    """The rows of ``found`` a reader sees, in order. ``found`` holds every version of its keys that counts.
 
-    Raises `InternalError` for a merge operand.
+    Raises `MergeError`, and `InternalError` for an operand where nothing is merged.
     """
     rows, order, repeats, seen_from = found
     if not len(rows):
@@ -77,11 +78,15 @@ def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
     if order is not None and seen_from is not None and seen_from <= max_seq:
         return _take_puts(rows, order[~repeats] if repeats.any() else order)
     chosen = newest_visible(rows.seqs if order is None else rows.seqs[order], repeats, max_seq)
+    if np.any(rows.kinds >= MERGE):
+        places = np.arange(len(rows)) if order is None else order
+        if np.any(rows.kinds[places[chosen]] >= MERGE):
+            if merging is None:
+                raise InternalError("an operand in a database that has no merge operator")
+            return merged_rows(merging, rows, places, chosen, now_ms)
     if order is not None:
         chosen = order[chosen]
     kinds = rows.kinds[chosen]
-    if np.any(kinds >= MERGE):
-        raise _unknown_kind(int(kinds.max()))
     alive = kinds == PUT
     if rows.expire_ms is not None:
         alive &= rows.expire_ms[chosen] > now_ms
@@ -103,22 +108,28 @@ def _pick(columns: Columns, rows: npt.NDArray[np.int64]) -> Columns:
     return columns.slice(low, stop) if stop - low == len(rows) else columns.take(rows)
 
 
-def _unknown_kind(kind: int) -> InternalError:
-    return InternalError(f"a row of kind {kind} (a merge operand), which this version cannot read; use a newer one")
-
-
 class LiveRows(AsyncIterator[Columns]):
     """What a reader at ``max_seq`` and ``now_ms`` sees of ``streams`` (newest first), in batches that are never empty.
 
     Gives the event loop a turn when batches come faster than its budget. In reverse the batches come from the end,
-    the rows inside ascending. A step that was cancelled or failed leaves it unusable; `aclose` it.
+    the rows inside ascending. Operands are merged by ``merging``, if the database has an operator. A step that was
+    cancelled or failed leaves it unusable; `aclose` it.
     """
 
     def __init__(
-        self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, yield_budget: YieldBudget, reverse: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        max_seq: int,
+        now_ms: int,
+        yield_budget: YieldBudget,
+        reverse: bool = False,
+        merging: Guarded | None = None,
     ) -> None:
-        self._batches = _merged(streams, reverse)
-        self._next_nowait = streams[0].next_nowait if len(streams) == 1 and not reverse else never_nowait
+        self._batches = _merged(streams, reverse, merging is not None)
+        alone = len(streams) == 1 and not reverse and merging is None
+        self._next_nowait = streams[0].next_nowait if alone else never_nowait
+        self._merging = merging
         self._max_seq = max_seq
         self._now_ms = now_ms
         self._yield_budget = yield_budget
@@ -152,7 +163,7 @@ class LiveRows(AsyncIterator[Columns]):
                 self._whole = edge_of(rows, self._edge)
                 return rows
             found = Round(self._undecided(rows))
-        return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms)
+        return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms, merging=self._merging)
 
     def _undecided(self, batch: Columns) -> Columns:
         """``batch`` without the key whose newest visible version came in an earlier batch.
@@ -173,8 +184,11 @@ class LiveRows(AsyncIterator[Columns]):
         await close_stream(self._batches)
 
 
-def _merged(streams: Sequence[Stream], reverse: bool) -> AsyncIterator[Round] | AsyncIterator[Columns]:
-    """Rows that show each key's versions newest first, in reverse those of a key together."""
+def _merged(streams: Sequence[Stream], reverse: bool, operands: bool) -> AsyncIterator[Round] | AsyncIterator[Columns]:
+    """Rows that show each key's versions newest first, in reverse those of a key together. Where there may be
+    ``operands``, always together with what they are merged with."""
+    if operands:
+        return WholeChains(MergedRows(streams, reverse=reverse))
     if len(streams) != 1:
         return MergedRows(streams, reverse=reverse)
     alone = streams[0].batches

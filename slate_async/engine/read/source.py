@@ -63,6 +63,8 @@ class ReadSource(ABC):
         if found is NEEDS_IO:
             return await self.get_stored(key, point, durable)
         value = live_value(found, point.now_ms)
+        if value is NEEDS_IO:
+            return await self.get_stored(key, point, durable)
         if not self.begun % READS_PER_MARK:
             point.view.mark(key)
         if self.yield_budget.spent():
@@ -78,8 +80,8 @@ class ReadSource(ABC):
             self.check()
             found = point.view.look_up(key, point.max_seq)
             del pin
-            if found is not NEEDS_IO:
-                return live_value(found, point.now_ms)
+            if found is not NEEDS_IO and (value := live_value(found, point.now_ms)) is not NEEDS_IO:
+                return value
         hit = await self.retried(point, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
         return None if hit is None else hit.value
 

@@ -17,9 +17,11 @@ from slate_async.engine.read.hot import HotRanges, HotReads
 from slate_async.engine.read.live import LiveRows, live_hit, live_value
 from slate_async.engine.read.many import find_many, load_tables
 from slate_async.engine.read.merge import MergedRows, Stream
+from slate_async.engine.read.operands import hit_at
 from slate_async.engine.read.shares import Shares
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import MemtableStream, RunStream
+from slate_async.merge_operators.guarded import Guarded
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
@@ -53,8 +55,10 @@ class ReadView:
         yield_budget: YieldBudget,
         max_seq: int = MAX_SEQ,
         hot: HotReads | None = None,
+        merging: Guarded | None = None,
     ) -> None:
-        """``hot``: of the views of one database, one after another; ``None`` for a view that keeps no hot ranges."""
+        """``hot``: of the views of one database, one after another; ``None`` for a view that keeps no hot ranges.
+        ``merging``: the database's merge operator, if it has one."""
         self.memtables = tuple(memtables)
         self.latest: Mapping[bytes, bytes | int] = memtables[0].latest if memtables else {}
         """`Memtable.latest` of the newest memtable."""
@@ -63,6 +67,7 @@ class ReadView:
         self.runs = tuple(runs)
         self.max_seq = max_seq
         self._yield_budget = yield_budget
+        self._merging = merging
         self._levels = (*(Run((table,)) for table in self.tables), *self.runs)
         self._hot = HotRanges(self._levels, None) if hot is None else hot.over(self._levels)
         self._pin: Callable[[], Pin | None] = _no_pin
@@ -171,7 +176,7 @@ class ReadView:
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:
         """The live row of ``key``, ``None`` if there is none, `NEEDS_IO` as of `look_up`. Never suspends.
 
-        ``now_ms`` judges expiry. Raises `InternalError` for a merge operand.
+        ``now_ms`` judges expiry. `NEEDS_IO` also if its newest version is an operand.
         """
         seen = self.max_seq if max_seq is None else max_seq
         hit = self._in_memory(key, seen)
@@ -192,7 +197,19 @@ class ReadView:
             hit = await self._get_from_memory(key, self.memory(seen))
         if hit is None and self._levels:
             hit = await self._get_from_levels(key, seen)
-        return None if hit is None else live_hit(hit, now_ms)
+        live = None if hit is None else live_hit(hit, now_ms)
+        return await self._get_merged(key, seen, now_ms) if live is NEEDS_IO else live
+
+    async def _get_merged(self, key: bytes, max_seq: int, now_ms: int) -> RowHit | None:
+        """The live row of ``key``, whose newest version is an operand. Raises `MergeError`."""
+        pin = self.pin()
+        rows = self.live_rows(KeyRange(key, key + b"\0"), now_ms=now_ms, max_seq=max_seq)
+        try:
+            found = await anext(rows, None)
+        finally:
+            await rows.aclose()
+            del pin
+        return None if found is None else hit_at(found, 0)
 
     async def _get_from_memory(self, key: bytes, memory: Sequence[tuple[Memtable, int]]) -> RowHit | None:
         await self._index(memory)
@@ -254,7 +271,14 @@ class ReadView:
             unknown = [key for key, value in zip(keys, found, strict=True) if value is NEEDS_IO]
             hits = await find_many(self._levels, unknown, seen, self._yield_budget, self._hot.read) if unknown else {}
             rows = (hits.get(key) if row is NEEDS_IO else row for key, row in zip(keys, found, strict=True))
-            return [live_value(row, now_ms) for row in rows]
+            values: list[bytes | None] = []
+            for key, row in zip(keys, rows, strict=True):
+                value = live_value(row, now_ms)
+                if value is NEEDS_IO:
+                    hit = await self._get_merged(key, seen, now_ms)
+                    value = None if hit is None else hit.value
+                values.append(value)
+            return values
         finally:
             del pin
 
@@ -297,7 +321,14 @@ class ReadView:
         """
         seen = self.max_seq if max_seq is None else max_seq
         streams = self._streams(span, seen, reverse, prefetch)
-        return LiveRows(streams, max_seq=seen, now_ms=now_ms, yield_budget=self._yield_budget, reverse=reverse)
+        return LiveRows(
+            streams,
+            max_seq=seen,
+            now_ms=now_ms,
+            yield_budget=self._yield_budget,
+            reverse=reverse,
+            merging=self._merging,
+        )
 
     def versions(self, span: KeyRange, max_seq: int) -> MergedRows:
         """Every version that SSTs hold of the keys of ``span``, tombstones too, also some above ``max_seq``; of each

@@ -54,6 +54,8 @@ class WriterReads(HistorySource):
             if found is NEEDS_IO:
                 return await self.get_stored(key, self._newest_point(durable), durable)
             found = live_value(found, self.clock.now_ms())
+            if found is NEEDS_IO:
+                return await self.get_stored(key, self._newest_point(durable), durable)
         if not begun % self.yield_budget.every:
             if not begun % READS_PER_MARK:
                 view.mark(key)

@@ -16,6 +16,7 @@ from slate_async.engine.write.memtables import MemtableEntry, MemtableList, Segm
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.replay import Replayed
 from slate_async.engine.write.signals import WriterSignals
+from slate_async.merge_operators.guarded import merging
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log.protocol import Inherited, Log
@@ -32,6 +33,7 @@ class WriterState:
     durable_seq: the sequence number up to which rows are durable
     acknowledged_end, published_end: the last log position that is acknowledged; that every successor inherits
     view: what reads see
+    merging: the database's merge operator, if it has one
     most_objects: log objects that are not in L0 yet, which the next opening is to read at most
     """
 
@@ -64,6 +66,7 @@ class WriterState:
         self._signals = signals
         self._yield_budget = yield_budget
         self._most_objects = most_objects
+        self.merging = merging(self.manifest.merge_operator)
         self.view = self._new_view()
 
     # ---- steps
@@ -126,7 +129,14 @@ class WriterState:
     def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.manifest)
         log = [table for _, table in self.log_ssts]
-        return ReadView(self.memtables.newest_first(), [*log, *l0], runs, yield_budget=self._yield_budget, hot=self.hot)
+        return ReadView(
+            self.memtables.newest_first(),
+            [*log, *l0],
+            runs,
+            yield_budget=self._yield_budget,
+            hot=self.hot,
+            merging=self.merging,
+        )
 
     # ---- facts
 

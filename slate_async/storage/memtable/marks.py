@@ -11,17 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.codec.columns import NO_EXPIRY
-from slate_async.types import PUT
+from slate_async.types import MERGE, PUT
 
 
 class Marks:
     """Rows are marked in rising order."""
 
-    __slots__ = ("_expire", "_kinds")
+    __slots__ = ("_expire", "_kinds", "operands")
 
     def __init__(self) -> None:
         self._kinds = bytearray()
         self._expire = array("q")
+        self.operands = False
+        """Whether any row is an operand."""
 
     @property
     def none(self) -> bool:
@@ -38,6 +40,7 @@ class Marks:
         if kind != PUT:
             self._fill_kinds(row)
             self._kinds.append(kind)
+            self.operands = self.operands or kind == MERGE
         if expire_ms != NO_EXPIRY:
             self._fill_expiries(row)
             self._expire.append(expire_ms)

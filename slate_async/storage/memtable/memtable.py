@@ -457,7 +457,8 @@ class Memtable:
         return pairs, True, ended
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
-        """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.
+        """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included; of an operand
+        also the older ones, down to the newest that is none.
 
         Batches have at most `SCAN_STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. An empty
         one says that only newer keys were met and bounds a step's work. Rows appended while the scan is under way
@@ -472,12 +473,23 @@ class Memtable:
             if not keys:
                 return
             rows = self._by_key.each(keys, self.row_after(max_seq))
+            if self._marks.operands:
+                rows = [row for newest in rows for row in self._chain(newest)]
             yield from map(_judged, self.pieces(rows, reverse=reverse))
             if reverse:
                 end = keys[0]
             else:
                 start = keys[-1] + b"\0"
             count = min(4 * count, SCAN_STEP_ROWS)
+
+    def _chain(self, newest: int) -> Iterator[int]:
+        """``newest`` and, while these are operands, the older rows of its key."""
+        row = newest
+        while row != NO_ROW:
+            yield row
+            if self._marks.kind(row) != MERGE:
+                return
+            row = self._by_key.older(row)
 
 
 def _values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[bytes | int]:

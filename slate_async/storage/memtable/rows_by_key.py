@@ -61,6 +61,10 @@ class RowsByKey:
             row = self._older.get(row, NO_ROW)
         return row
 
+    def older(self, row: int) -> int:
+        """The row that ``row`` replaced; `NO_ROW` if there is none."""
+        return self._older.get(row, NO_ROW)
+
     def _rows_from(self, newest: int) -> list[int]:
         """``newest`` and the rows it and those before it replaced, ascending."""
         rows = [newest]

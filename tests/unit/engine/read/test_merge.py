@@ -125,9 +125,9 @@ def test_expired_row_hides_older_versions() -> None:
     assert [row.value for row in versions(live_rows(Round(rows), max_seq=1, now_ms=100))] == [b"old"]
 
 
-def test_merge_operands_are_refused_unless_hidden() -> None:
+def test_without_an_operator_operands_are_refused_unless_hidden() -> None:
     operand = Version(b"a", b"+1", 5, MERGE)
-    with pytest.raises(InternalError, match="merge operand"):
+    with pytest.raises(InternalError, match="no merge operator"):
         live_rows(Round(columns([operand])), max_seq=9, now_ms=0)
     assert len(live_rows(Round(columns([operand])), max_seq=4, now_ms=0)) == 0
     assert len(live_rows(Round(columns([tombstone(b"a", 6), operand])), max_seq=9, now_ms=0)) == 0

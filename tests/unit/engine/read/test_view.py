@@ -10,6 +10,8 @@ import pytest
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Table
 from slate_async.errors import InternalError
+from slate_async.merge_operators.guarded import Guarded
+from slate_async.merge_operators.registry import merge_operator
 from slate_async.runtime.gather import AT_ONCE, gather
 from slate_async.runtime.yield_budget import CALLS_PER_LOOK
 from slate_async.storage.memtable import Memtable
@@ -206,11 +208,21 @@ async def test_errors_of_a_source_reach_the_reader_and_free_the_pin() -> None:
     assert not view.pinned
 
 
-async def test_merge_operands_are_refused() -> None:
+async def test_operands_are_merged_with_what_lies_below() -> None:
+    newer = memtable(Version(b"a", b"2", 2, MERGE), Version(b"a", b"3", 3, MERGE))
+    older = memtable(Version(b"a", b"1", 1))
+    append = Guarded(merge_operator("append"))
+    view = ReadView([newer, older], [], [], yield_budget=exhausted_budget(), merging=append)
+    assert view.get_now(b"a", 0) is NEEDS_IO
+    assert await view.get(b"a", 0) == RowHit(b"123", 3, PUT, NO_EXPIRY, 0)
+    assert await view.get_many([b"a", b"b"], 0) == [b"123", None]
+    assert await view.get_many([b"a"], 0, 2) == [b"12"]
+    assert not view.pinned
+
+
+async def test_operands_are_refused_without_an_operator() -> None:
     view = ReadView([memtable(Version(b"a", b"", 1, MERGE))], [], [], yield_budget=exhausted_budget())
-    with pytest.raises(InternalError, match="merge operand"):
-        view.get_now(b"a", 0)
-    with pytest.raises(InternalError, match="merge operand"):
+    with pytest.raises(InternalError, match="no merge operator"):
         await view.get_many([b"a"], 0)
 
 

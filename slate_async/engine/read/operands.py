@@ -1,0 +1,126 @@
+"""What operands make of the rows of their keys: from a chain of visible versions to the row that a read returns.
+
+A chain is the newest visible versions of a key, newest first: operands, and below them their *base*, the newest row
+that is none, if there is one. An operand that has expired counts for nothing. A tombstone, an expired base and no base
+are all an absent value.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slate_async.codec.columns import NO_EXPIRY, Columns, concat
+from slate_async.engine.read.merge import MergedRows, Round, key_at
+from slate_async.merge_operators.guarded import Guarded
+from slate_async.types import MERGE, PUT, RowHit
+
+
+def merged_hit(merging: Guarded, key: bytes, chain: Iterable[RowHit], now_ms: int) -> RowHit | None:
+    """The live row that ``chain`` makes, ``None`` if there is none. Raises `MergeError`."""
+    operands: list[RowHit] = []
+    base: RowHit | None = None
+    for hit in chain:
+        if hit.kind != MERGE:
+            base = hit if hit.kind == PUT and hit.expire_ms > now_ms else None
+            break
+        if hit.expire_ms > now_ms:
+            operands.append(hit)
+    if not operands:
+        return base
+    newest = operands[0]
+    expire_ms = min(hit.expire_ms for hit in operands)
+    if base is not None:
+        expire_ms = min(expire_ms, base.expire_ms)
+    values = [hit.value for hit in reversed(operands)]
+    value = merging.merged(key, None if base is None else base.value, values)
+    return RowHit(value, newest.seq, PUT, expire_ms, newest.create_ms)
+
+
+def merged_rows(
+    merging: Guarded, rows: Columns, places: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64], now_ms: int
+) -> Columns:
+    """The live rows at ``chosen`` places, which ascend, each key's newest visible version. ``places`` says which of
+    ``rows`` stands at each place: by key, then newest first. Raises `MergeError`."""
+    keys = rows.keys
+
+    def chain(place: int) -> Iterable[RowHit]:
+        key = keys[int(places[place])]
+        while place < len(places) and keys[int(places[place])] == key:
+            yield hit_at(rows, int(places[place]))
+            place += 1
+
+    found: list[tuple[bytes, RowHit]] = []
+    for place in chosen.tolist():
+        key = keys[int(places[place])].as_py()
+        row = merged_hit(merging, key, chain(place), now_ms)
+        if row is not None:
+            found.append((key, row))
+    return columns_of(found)
+
+
+def hit_at(rows: Columns, row: int) -> RowHit:
+    """One of ``rows``."""
+    return RowHit(
+        rows.values[row].as_py(),
+        int(rows.seqs[row]),
+        int(rows.kinds[row]),
+        NO_EXPIRY if rows.expire_ms is None else int(rows.expire_ms[row]),
+        int(rows.create_ms[row]),
+    )
+
+
+def columns_of(found: Sequence[tuple[bytes, RowHit]]) -> Columns:
+    """The rows as columns."""
+    hits = [hit for _, hit in found]
+    expires = np.array([hit.expire_ms for hit in hits], np.int64)
+    return Columns(
+        pa.array([key for key, _ in found], pa.binary()),
+        pa.array([hit.value for hit in hits], pa.binary()),
+        np.array([hit.seq for hit in hits], np.uint64),
+        np.array([hit.kind for hit in hits], np.uint8),
+        expires if np.any(expires != NO_EXPIRY) else None,
+        np.array([hit.create_ms for hit in hits], np.int64),
+    )
+
+
+class WholeChains(AsyncIterator[Round]):
+    """The rounds of ``merged``; rows that come one by one, and with their values late, come with all of their chain."""
+
+    def __init__(self, merged: MergedRows) -> None:
+        self._merged = merged
+        self._ahead: deque[Round] = deque()
+
+    async def __anext__(self) -> Round:
+        first = await self._next()
+        if len(first.rows) != 1 or int(first.rows.kinds[0]) != MERGE:
+            return first
+        chain, key = [await _whole(first.rows)], key_at(first.rows, 0)
+        while int(chain[-1].kinds[0]) == MERGE:
+            try:
+                following = await self._next()
+            except StopAsyncIteration:
+                break
+            if len(following.rows) != 1 or key_at(following.rows, 0) != key:
+                self._ahead.append(following)
+                break
+            chain.append(await _whole(following.rows))
+        return Round(concat(chain))
+
+    async def _next(self) -> Round:
+        return self._ahead.popleft() if self._ahead else await anext(self._merged)
+
+    async def aclose(self) -> None:
+        """Close the streams. Idempotent."""
+        self._ahead.clear()
+        await self._merged.aclose()
+
+
+async def _whole(rows: Columns) -> Columns:
+    whole = rows if rows.late is None else await rows.late.complete(rows)
+    return replace(whole, seen_from=None)
