@@ -24,6 +24,7 @@ class RangeTask:
     bottom: nothing older lies below these keys: tombstones up to ``keep_above`` go
     sst_bytes, block_bytes, compression, filter_bits_per_key: as in `Settings`
     parents: where inputs lie that are a clone's parents'
+    merge_operator: the name of the database's, if it has one; the executor must have it
     """
 
     database_id: UUID
@@ -39,6 +40,7 @@ class RangeTask:
     compression: Compression
     filter_bits_per_key: int
     parents: tuple[Parent, ...] = ()
+    merge_operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class MergeCounts:
     rows_in, rows_out: versions of rows
     bytes_in, bytes_out: bytes of their keys and values
     stored_out: bytes of the objects written
-    shadowed: rows dropped because a newer version hides them from everyone
+    shadowed: rows dropped because a newer version hides them from everyone, and operands that were folded into another
+    row, or had expired
     tombstones, expired: rows dropped at the bottom
     buried: expired rows that were kept as tombstones, without their value
     """

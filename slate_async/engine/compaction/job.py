@@ -146,6 +146,7 @@ class Job:
                 compression=settings.compression,
                 filter_bits_per_key=settings.filter_bits_per_key,
                 parents=state.parents,
+                merge_operator=state.merge_operator,
             )
             for start, end in pairwise(edges)
         ]

@@ -23,6 +23,7 @@ from slate_async.engine.compaction.merge import Merge, SourceRows, Tally
 from slate_async.engine.compaction.output import SstOutput
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.compaction.rounds import Rounds
+from slate_async.merge_operators.guarded import merging
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.sst import SstMeta
@@ -51,7 +52,13 @@ class LocalExecutor:
     async def run(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Merge the range and upload its output. See `Executor.run`."""
         tally = Tally()
-        merge = Merge(tally, keep_above=task.keep_above, expired_at_ms=task.expired_at_ms, bottom=task.bottom)
+        merge = Merge(
+            tally,
+            keep_above=task.keep_above,
+            expired_at_ms=task.expired_at_ms,
+            bottom=task.bottom,
+            merging=merging(task.merge_operator),
+        )
         epoch = max(sst.writer_epoch for source in task.sources for sst in source)
         output = SstOutput(task, epoch, self._store, self._runtime, tally)
         rounds = Rounds(self._sources(task, tally), nbytes=ROUND_BYTES)

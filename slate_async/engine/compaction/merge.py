@@ -3,7 +3,9 @@
 For each key, with ``keep_above`` the highest sequence number below which nothing is read any more:
 
 - versions above ``keep_above`` all stay;
-- of the others the newest stays, the *base* of the key's history; those under it are shadowed and go;
+- of the others the newest that is no operand stays, the *base* of the key's history; those under it are shadowed and
+  go;
+- operands above the base stay, folded as far as they can be (`engine.compaction.folding`);
 - a base that is a tombstone, or has expired, goes too if nothing older lies below these keys (``bottom``). Elsewhere an
   expired base becomes a tombstone: it still hides what is below, but its value is not read any more.
 
@@ -21,9 +23,11 @@ import pyarrow.compute as pc
 from slate_async.codec.arrays import binary_scalar, mask_array
 from slate_async.codec.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.engine.compaction.executor import MergeCounts
+from slate_async.engine.compaction.folding import Folding
 from slate_async.engine.compaction.rounds import Round, as_round
 from slate_async.engine.read.merge import close_stream, key_at
 from slate_async.errors import InternalError
+from slate_async.merge_operators.guarded import Guarded
 from slate_async.storage.format.ordering import Mask
 from slate_async.types import DELETE, MERGE, PUT
 
@@ -39,6 +43,8 @@ class VersionFilter:
     def look(self, found: Round) -> tuple[Mask, Mask]:
         """Of the places of the next round, which are bases, and which are not shadowed; bool[n] each."""
         old = found.in_order(found.rows.seqs) <= self._keep_above
+        if int(found.rows.kinds.max()) >= MERGE:
+            return self._look_past_operands(found, old)
         under_base = np.zeros(len(old), np.bool_)
         under_base[1:] = old[:-1] & found.repeats[1:]
         if self._base_seen and found.key(0) == self._last_key:
@@ -46,6 +52,21 @@ class VersionFilter:
         base = old & ~under_base
         self._last_key, self._base_seen = found.key(-1), bool(old[-1])
         return base, base | ~old
+
+    def _look_past_operands(self, found: Round, old: Mask) -> tuple[Mask, Mask]:
+        """`look` where there are operands: these hide nothing."""
+        hides = np.flatnonzero(old & (found.in_order(found.rows.kinds) != MERGE))
+        keys = np.cumsum(~found.repeats) - int(not found.repeats[0])
+        first_hide = np.full(int(keys[-1]) + 1, len(old))
+        np.minimum.at(first_hide, keys[hides], hides)
+        if self._base_seen and found.key(0) == self._last_key:
+            first_hide[0] = -1
+        under_base = np.arange(len(old)) > first_hide[keys]
+        base = np.zeros(len(old), np.bool_)
+        base[hides] = True
+        base &= ~under_base
+        self._last_key, self._base_seen = found.key(-1), bool(first_hide[-1] < len(old))
+        return base, ~under_base
 
 
 @dataclass(slots=True)
@@ -70,17 +91,30 @@ class Tally:
 class Merge:
     """Drops rows that no read needs from the merged rows of one key range, round by round."""
 
-    def __init__(self, tally: Tally, *, keep_above: int, expired_at_ms: int, bottom: bool) -> None:
+    def __init__(
+        self, tally: Tally, *, keep_above: int, expired_at_ms: int, bottom: bool, merging: Guarded | None = None
+    ) -> None:
+        """``merging``: the database's merge operator, if it has one."""
         self._tally = tally
+        self._folding: Folding | None = None
+        if merging is not None:
+            self._folding = Folding(merging, keep_above=keep_above, expired_at_ms=expired_at_ms, bottom=bottom)
         self._expired_at_ms = expired_at_ms
         self._bottom = bottom
         self._filter = VersionFilter(keep_above)
 
     def keep(self, found: Round) -> Columns:
-        """What stays of the rows of the next round. Raises `InternalError` for a merge operand."""
-        rows, tally = found.rows, self._tally
-        if int(rows.kinds.max()) >= MERGE:
-            raise InternalError("a merge operand, which this version cannot compact; use a newer one")
+        """What stays of the rows of the next round. Raises `InternalError` for an operand where nothing is merged."""
+        tally = self._tally
+        if int(found.rows.kinds.max()) >= MERGE:
+            if self._folding is None:
+                raise InternalError("an operand in a database that has no merge operator")
+            before = len(found.rows)
+            found = self._folding.fold(found)
+            tally.shadowed += before - len(found.rows)
+            if not len(found.rows):
+                return found.rows
+        rows = found.rows
         base, kept = self._filter.look(found)
         kinds = found.in_order(rows.kinds)
         tally.shadowed += len(rows) - int(np.count_nonzero(kept))
