@@ -44,8 +44,9 @@ from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer, WriterHost
 from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.merge_operators.guarded import Guarded
 from slate_async.storage.log.extent import LogExtent
-from slate_async.types import DELETE, PUT, RowLimits
+from slate_async.types import DELETE, MERGE, PUT, RowLimits
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -171,6 +172,31 @@ class Db(OpenDatabase[WriterReads]):
             return self._transact.write_if(key, None, None, condition(False, if_seq, if_value), await_durable)
         return self._write_row(key, b"", DELETE, None, await_durable)
 
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Merge ``operand`` into ``key`` without reading it, by the database's merge operator (the setting
+        `merge_operator`).
+
+        Reads see what the operator makes of the value and all operands since. With ``ttl`` the operand counts that long
+        from now, the value not longer either. Raises `InvalidError` for what is no operand, and if the database has no
+        operator. Otherwise as `put`."""
+        own = key_bytes(key, self._limits)
+        value = value_bytes(operand, self._limits)
+        self._merging.check(value)
+        life = self._default_life_ms if ttl is None else life_ms(ttl)
+        return self._write_row(own, value, MERGE, life, await_durable)
+
+    @property
+    def _merging(self) -> Guarded:
+        found = self._writer.state.merging
+        if found is None:
+            raise InvalidError(
+                "the database has no merge operator; one is chosen when a database is created (merge_operator)",
+                outcome="not_applied",
+            )
+        return found
+
     def update(
         self,
         key: BytesLike,
@@ -211,7 +237,13 @@ class Db(OpenDatabase[WriterReads]):
         or none."""
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
-        return self._write_batch(rows_of(batch, self._limits, self._default_life_ms), await_durable)
+        rows = rows_of(batch, self._limits, self._default_life_ms)
+        if MERGE in rows.kinds:
+            merging = self._merging
+            for operand, kind in zip(rows.values, rows.kinds, strict=True):
+                if kind == MERGE:
+                    merging.check(operand)
+        return self._write_batch(rows, await_durable)
 
     def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
         """The part of the database called ``name`` (1 to 255 bytes of UTF-8 without NUL), which need not be made: the

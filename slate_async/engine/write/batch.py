@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
-from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT, RowLimits
+from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, MERGE, PUT, RowLimits
 
 FOREVER = 0
 """In place of a time to live that was given: the row does not expire, whatever the default."""
@@ -23,7 +23,7 @@ class BatchRows(NamedTuple):
 
 
 class WriteBatch:
-    """Collects puts and deletes. Later ones win over earlier ones of the same key. May be written repeatedly.
+    """Collects puts, deletes and operands. Later ones win over earlier ones of the same key. May be written repeatedly.
 
     Keys and values are checked and copied at the call (`InvalidError`, a ``ValueError``)."""
 
@@ -62,6 +62,11 @@ class WriteBatch:
         self._kinds.append(DELETE)
         self._nbytes += len(key)
 
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None) -> None:
+        """Merge ``operand`` into ``key``, by the merge operator of the database that it is written to."""
+        self.put(key, operand, ttl=ttl)
+        self._kinds[-1] = MERGE
+
     def _add_ttl(self, life: int | None) -> None:
         if self._ttls_ms is None:
             self._ttls_ms = [None] * len(self._keys)
@@ -87,10 +92,10 @@ class WriteBatch:
 def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS, default_life_ms: int | None = None) -> BatchRows:
     """The rows ``batch`` has now, in columns of their own. Raises `InvalidError` if one to put exceeds ``limits``.
 
-    default_life_ms: of rows to put without a time to live"""
+    default_life_ms: of rows to put, and of operands, without a time to live"""
     if limits.max_key_bytes < MAX_KEY_BYTES or batch._nbytes > limits.max_value_bytes:
         for key, value, kind in zip(batch._keys, batch._values, batch._kinds, strict=True):
-            if kind == PUT:
+            if kind != DELETE:
                 key_bytes(key, limits)
                 value_bytes(value, limits)
     lives = _lives(batch, default_life_ms)
