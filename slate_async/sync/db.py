@@ -70,6 +70,13 @@ class Db(OpenDatabase[asynchronous.Db]):
         made = self._loop.run(self._handle.delete, key, await_durable=await_durable, if_seq=if_seq, if_value=if_value)
         return WriteHandle(self._loop, made)
 
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> WriteHandle:
+        """Merge ``operand`` into ``key`` without reading it, by the database's merge operator."""
+        made = self._loop.run(self._handle.merge, key, operand, ttl=ttl, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
     def update(
         self,
         key: BytesLike,
