@@ -114,7 +114,9 @@ class UpsertEnvelope:
         return self._contents.nbytes
 
     def updates(self, rows: pa.RecordBatch, snapshot_seq: int) -> pa.RecordBatch:
-        """See `Enveloping`. Raises `InvalidError` beyond ``state_bytes``."""
+        """See `Enveloping`. Raises `InvalidError` beyond ``state_bytes``, and for operands: what a key has now would
+        not be what its value says."""
+        _refuse_merges(rows)
         rows = rows.take(pc.sort_indices(rows.column("key")))  # which is stable, so the rows of a key stay in order
         times = np.maximum(numbers_of(rows.column("seq")), np.uint64(snapshot_seq))
         is_put = mask_of(rows.column("value").is_valid())
@@ -132,6 +134,16 @@ class UpsertEnvelope:
             _updates("upsert", data.filter(mask_array(is_put)).columns, times[is_put], 1),
         ]
         return pa.concat_batches(parts)
+
+
+def _refuse_merges(rows: pa.RecordBatch) -> None:
+    found = pc.index(rows.column("op"), pa.scalar("merge", pa.string())).as_py()
+    if found >= 0:
+        key, seq = rows.column("key")[found].as_py(), rows.column("seq")[found].as_py()
+        raise InvalidError(
+            f"the envelope 'upsert' takes no operands, and {key[:64]!r} was merged at sequence number {seq}; relay with"
+            " the envelope 'log', or use put and update for rows that are relayed"
+        )
 
 
 def _updates(envelope: Envelope, data: Iterable[pa.Array], times: npt.NDArray[np.uint64], diff: int) -> pa.RecordBatch:

@@ -29,16 +29,21 @@ class MergeError(InvalidError):
         self.key = key
 
 
-def merging(name: str | None, *, of: str = "the database") -> Guarded | None:
+def merging(name: str | None, *, of: str = "the database", numbered_by_newest: bool = False) -> Guarded | None:
     """The operator called ``name``, if there is to be one. Raises `ConfigError` if this process does not have it."""
-    return None if name is None else Guarded(merge_operator(name, of=of))
+    return None if name is None else Guarded(merge_operator(name, of=of), numbered_by_newest=numbered_by_newest)
 
 
 class Guarded:
-    """``operator``, whose answers are checked."""
+    """``operator``, whose answers are checked.
 
-    def __init__(self, operator: MergeOperator) -> None:
+    numbered_by_newest: a merged row has the number of its newest operand even if that has expired, not of the newest
+    that counts
+    """
+
+    def __init__(self, operator: MergeOperator, *, numbered_by_newest: bool = False) -> None:
         self.operator = operator
+        self.numbered_by_newest = numbered_by_newest
         self.failures = 0
         """How often `folded` and `settled` were given up."""
 

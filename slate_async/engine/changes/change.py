@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import binary_array, mask_array, number_array
+from slate_async.codec.arrays import mask_array, number_array
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.types import DELETE
 
-Op: TypeAlias = Literal["put", "delete"]
-"""What a change did to its key."""
+Op: TypeAlias = Literal["put", "delete", "merge"]
+"""What a change did to its key; the n-th is that of rows of kind n."""
 
 CHANGE_SCHEMA = pa.schema(
     [
@@ -27,13 +27,14 @@ CHANGE_SCHEMA = pa.schema(
     ]
 )
 _TIME = pa.timestamp("ms", "UTC")
-_OPS = binary_array([b"put", b"delete"], pa.string())
+_NAMES: tuple[Op, ...] = get_args(Op)
+_OPS = pa.array(_NAMES, pa.string())
 
 
 class Change(NamedTuple):
     """One row as it was written. Times are seconds since the Unix epoch, exact to the millisecond.
 
-    value: ``None`` of a delete
+    value: ``None`` of a delete; of a merge the operand
     expire_time: when the row expires, or has expired by now; ``None`` for never. Its expiring is no change of its own
     """
 
@@ -50,15 +51,15 @@ def changes_of(rows: Columns) -> list[Change]:
     expires = [NO_EXPIRY] * len(rows) if rows.expire_ms is None else rows.expire_ms.tolist()
     return [
         Change(
-            "delete" if deleted else "put",
+            _NAMES[kind],
             key,
-            None if deleted else value,
+            None if kind == DELETE else value,
             seq,
             create_ms / 1000,
             None if expire_ms == NO_EXPIRY else expire_ms / 1000,
         )
-        for deleted, key, value, seq, create_ms, expire_ms in zip(
-            (rows.kinds == DELETE).tolist(),
+        for kind, key, value, seq, create_ms, expire_ms in zip(
+            rows.kinds.tolist(),
             rows.keys.to_pylist(),
             rows.values.to_pylist(),
             rows.seqs.tolist(),
@@ -75,7 +76,7 @@ def record_batch(rows: Columns) -> RecordBatch:
     values = rows.values
     if deleted.any():
         values = pc.if_else(mask_array(deleted), pa.nulls(1, pa.binary())[0], values)
-    ops = pa.DictionaryArray.from_arrays(number_array(deleted.astype(np.int8)), _OPS).dictionary_decode()
+    ops = pa.DictionaryArray.from_arrays(number_array(rows.kinds.astype(np.int8)), _OPS).dictionary_decode()
     batch: RecordBatch = pa.record_batch(
         [ops, rows.keys, values, number_array(rows.seqs), number_array(rows.create_ms, _TIME), _expiries(rows)],
         schema=CHANGE_SCHEMA,

@@ -126,10 +126,13 @@ class History:
                 yield rows
 
     async def _alive(self, after: int) -> AsyncIterator[Columns]:
-        """The rows above ``after``, and some others. SSTs that have none hide none."""
-        l0, runs = SstTables(self._ssts).levels(_without_older(self.state, after))
+        """The rows above ``after``, and some others. SSTs that have none hide none; they may hold what operands are
+        merged with. A merged row keeps its number while its operands expire, so that each chunk gives others."""
+        found = merging(self.state.merge_operator, numbered_by_newest=True)
+        state = _without_older(self.state, after) if found is None else self.state
+        l0, runs = SstTables(self._ssts).levels(state)
         yield_budget = YieldBudget(self._runtime.clock)
-        view = ReadView((), l0, runs, yield_budget=yield_budget, merging=merging(self.state.merge_operator))
+        view = ReadView((), l0, runs, yield_budget=yield_budget, merging=found)
         now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
         rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, prefetch=True)
         try:

@@ -25,21 +25,23 @@ def merged_hit(merging: Guarded, key: bytes, chain: Iterable[RowHit], now_ms: in
     """The live row that ``chain`` makes, ``None`` if there is none. Raises `MergeError`."""
     operands: list[RowHit] = []
     base: RowHit | None = None
+    number = 0
     for hit in chain:
+        number = number or hit.seq
         if hit.kind != MERGE:
             base = hit if hit.kind == PUT and hit.expire_ms > now_ms else None
             break
         if hit.expire_ms > now_ms:
             operands.append(hit)
     if not operands:
-        return base
+        return base if base is None or not merging.numbered_by_newest else base._replace(seq=number)
     newest = operands[0]
     expire_ms = min(hit.expire_ms for hit in operands)
     if base is not None:
         expire_ms = min(expire_ms, base.expire_ms)
     values = [hit.value for hit in reversed(operands)]
     value = merging.merged(key, None if base is None else base.value, values)
-    return RowHit(value, newest.seq, PUT, expire_ms, newest.create_ms)
+    return RowHit(value, number if merging.numbered_by_newest else newest.seq, PUT, expire_ms, newest.create_ms)
 
 
 def merged_rows(
