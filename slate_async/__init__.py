@@ -107,6 +107,10 @@ if TYPE_CHECKING:
     from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
     from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
     from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport, VerifyStage
+    from slate_async.merge_operators.guarded import MergeError
+    from slate_async.merge_operators.protocol import MergeOperator
+    from slate_async.merge_operators.registry import register_merge_operator
+    from slate_async.merge_operators.values import pack_i64, pack_set, unpack_i64, unpack_set
     from slate_async.runtime.opening import Opening
     from slate_async.settings import Compression, LogProtocol, Settings
     from slate_async.settings.collections import CollectionSettings
@@ -195,6 +199,10 @@ else:
             "slate_async.maintenance.inspection.sst": "BlockInspection SstInspection",
             "slate_async.maintenance.mirror.report": "MirrorProgress MirrorReport",
             "slate_async.maintenance.verify.report": "VerifyProgress VerifyReport VerifyStage",
+            "slate_async.merge_operators.guarded": "MergeError",
+            "slate_async.merge_operators.protocol": "MergeOperator",
+            "slate_async.merge_operators.registry": "register_merge_operator",
+            "slate_async.merge_operators.values": "pack_i64 pack_set unpack_i64 unpack_set",
             "slate_async.runtime.opening": "Opening",
             "slate_async.settings": "Compression LogProtocol Settings",
             "slate_async.settings.collections": "CollectionSettings",
@@ -345,4 +353,11 @@ __all__ = [
     "relay",
     "relay_schema",
     "relay_to_database",
+    "MergeError",
+    "MergeOperator",
+    "register_merge_operator",
+    "pack_i64",
+    "pack_set",
+    "unpack_i64",
+    "unpack_set",
 ]

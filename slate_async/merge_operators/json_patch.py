@@ -60,8 +60,8 @@ def _refuse(text: str) -> NoReturn:
 def _check_levels(document: Any) -> None:
     level = [document]
     for _ in range(MOST_LEVELS + 1):
-        inside = [one for one in level if isinstance(one, dict | list)]
-        level = [one for outer in inside for one in (outer.values() if isinstance(outer, dict) else outer)]
+        inside = [item for item in level if isinstance(item, dict | list)]
+        level = [item for outer in inside for item in (outer.values() if isinstance(outer, dict) else outer)]
         if not inside:
             return
     raise ValueError(f"a patch is nested more than {MOST_LEVELS} levels deep")

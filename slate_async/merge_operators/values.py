@@ -33,7 +33,7 @@ def unpack_i64(data: bytes) -> int:
 
 def pack_set(members: Iterable[bytes]) -> bytes:
     """``members``, each once, as operands and values of ``set_union`` are."""
-    return b"".join(len(one).to_bytes(LENGTH_BYTES, "little") + one for one in sorted(set(members)))
+    return b"".join(len(member).to_bytes(LENGTH_BYTES, "little") + member for member in sorted(set(members)))
 
 
 def unpack_set(data: bytes) -> list[bytes]:

@@ -21,10 +21,8 @@ import msgspec
 from metastores.protocol import VersionRef
 from slate_async.codec.records import Shape
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
+from slate_async.storage.manifest.features import LEASE_FEATURE, MARKER_FEATURE, MERGE_FEATURE
 from slate_async.storage.manifest.state import (
-    LEASE_FEATURE,
-    MARKER_FEATURE,
-    MERGE_FEATURE,
     AppBatch,
     Checkpoint,
     Compaction,

@@ -13,8 +13,9 @@ from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Ids
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.features import MARKER_FEATURE, MERGE_FEATURE
 from slate_async.storage.manifest.marker import Ground, read_marker
-from slate_async.storage.manifest.state import MARKER_FEATURE, MERGE_FEATURE, ManifestState
+from slate_async.storage.manifest.state import ManifestState
 
 OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
 NESTED = re.compile(r"[^/]+/(.*/)?(manifest/|writer/|gc/|store/marker$|log/[\d.]+\.sst$|sst/\d+\.[0-9a-z]+\.sst$)")

@@ -21,18 +21,13 @@ import msgspec
 from metastores.protocol import VersionRef
 from slate_async.codec.records import NO_FIELDS, no_fields
 from slate_async.errors import InternalError
+from slate_async.storage.manifest.features import MARKER_FEATURE
 
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
 CompactionStyle = Literal["size_tiered", "leveled"]
 NO_VERSION = VersionRef(0, "")
 THIS_VERSION = VersionRef(0, "")
 """In an edit's result: the version that the commit will make."""
-MARKER_FEATURE = "marker"
-"""Required feature of a database whose metadata is kept elsewhere than its objects: a marker proves the place."""
-MERGE_FEATURE = "merge"
-"""Required feature of a database that has a merge operator: others would take operands for broken rows."""
-LEASE_FEATURE = "ingest_leases"
-"""Required feature of a database that has had a pending ingest with a lease: others would apply it at any time."""
 
 
 class SstRef(msgspec.Struct, frozen=True, gc=False):

@@ -474,22 +474,13 @@ class Memtable:
                 return
             rows = self._by_key.each(keys, self.row_after(max_seq))
             if self._marks.operands:
-                rows = [row for newest in rows for row in self._chain(newest)]
+                rows = self._by_key.chains(rows, self._marks.kind)
             yield from map(_judged, self.pieces(rows, reverse=reverse))
             if reverse:
                 end = keys[0]
             else:
                 start = keys[-1] + b"\0"
             count = min(4 * count, SCAN_STEP_ROWS)
-
-    def _chain(self, newest: int) -> Iterator[int]:
-        """``newest`` and, while these are operands, the older rows of its key."""
-        row = newest
-        while row != NO_ROW:
-            yield row
-            if self._marks.kind(row) != MERGE:
-                return
-            row = self._by_key.older(row)
 
 
 def _values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[bytes | int]:

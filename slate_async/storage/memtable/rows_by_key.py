@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from itertools import repeat
+
+from slate_async.types import MERGE
 
 NO_ROW = -1
 MANY = 64
@@ -61,9 +64,17 @@ class RowsByKey:
             row = self._older.get(row, NO_ROW)
         return row
 
-    def older(self, row: int) -> int:
-        """The row that ``row`` replaced; `NO_ROW` if there is none."""
-        return self._older.get(row, NO_ROW)
+    def chains(self, rows: list[int], kind_of: Callable[[int], int]) -> list[int]:
+        """``rows`` and, behind each that is an operand, the older ones of its key down to the first that is none."""
+        found: list[int] = []
+        for newest in rows:
+            row = newest
+            while row != NO_ROW:
+                found.append(row)
+                if kind_of(row) != MERGE:
+                    break
+                row = self._older.get(row, NO_ROW)
+        return found
 
     def _rows_from(self, newest: int) -> list[int]:
         """``newest`` and the rows it and those before it replaced, ascending."""

@@ -69,13 +69,15 @@ async def test_what_was_compacted_comes_merged_and_what_follows_as_operands(kind
 
 async def test_a_snapshot_in_pieces_merges_with_what_the_pieces_before_gave() -> None:
     settings = {"merge_operator": "add_i64", "auto_compaction": False, "l0_compact_ssts": 2}
-    async with open_db(memory_store(), CONTIGUOUS, **settings) as db:
+    clock = ManualClock()
+    async with open_db(memory_store(), CONTIGUOUS, clock=clock, **settings) as db:
         for number in range(30):
             await db.put(b"%02d" % number, one(number))
         await db.put(b"large", random.Random(1).randbytes(1 << 20))
         await db.compact(full=True)
         for part in (range(15), range(15, 30)):
             for number in part:
+                clock.wall_ms += 1
                 await db.merge(b"%02d" % number, one(1000))
             await db.flush(l0=True)
         await db.compact()

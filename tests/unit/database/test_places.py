@@ -19,8 +19,9 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.format.marker import decode_marker
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.features import MARKER_FEATURE
 from slate_async.storage.manifest.marker import MARKER
-from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, on, runtime
 from tests.support.towns import Killed, Life, MortalStore
 

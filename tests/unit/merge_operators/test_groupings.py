@@ -63,7 +63,7 @@ def test_this_finds_an_operator_whose_groups_differ() -> None:
         name = "averages"
 
         def fold(self, operands: Sequence[bytes]) -> bytes:
-            return bytes([sum(one[0] for one in operands) // len(operands)])
+            return bytes([sum(operand[0] for operand in operands) // len(operands)])
 
         def apply(self, base: bytes | None, operands: Sequence[bytes]) -> bytes:
             return self.fold(operands if base is None else [base, *operands])

@@ -26,12 +26,12 @@ from uuid import UUID
 from slate_async.errors import ConflictError, InvalidError, Outcome
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.protocol import check_usable, check_writer
+from slate_async.storage.manifest.features import LEASE_FEATURE
 from slate_async.storage.manifest.state import (
     ABORTED,
     APPLIED,
     DUPLICATE,
     EXPIRED,
-    LEASE_FEATURE,
     AppBatch,
     Checkpoint,
     Ingest,

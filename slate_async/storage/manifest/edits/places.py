@@ -8,7 +8,8 @@ from uuid import UUID
 from slate_async.errors import ConflictError
 from slate_async.storage.manifest.edits.ingests import without_registered
 from slate_async.storage.manifest.edits.protocol import check_database
-from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
+from slate_async.storage.manifest.features import MARKER_FEATURE
+from slate_async.storage.manifest.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

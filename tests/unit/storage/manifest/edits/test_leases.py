@@ -21,7 +21,8 @@ from slate_async.storage.manifest.edits.ingests import (
     find_record,
     pending_ingests,
 )
-from slate_async.storage.manifest.state import LEASE_FEATURE, ManifestState
+from slate_async.storage.manifest.features import LEASE_FEATURE
+from slate_async.storage.manifest.state import ManifestState
 from tests.unit.storage.manifest.edits.test_ingests import BASE, DATABASE, applied, apply_ingests, committed, sst
 
 LEASE_END_MS = 1_000
