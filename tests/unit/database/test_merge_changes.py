@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -128,3 +129,13 @@ async def test_an_ingest_takes_no_operands(tmp_path: Path) -> None:
             with pytest.raises(slate.InvalidError, match="op is 'merge', neither 'put' nor 'delete'"):
                 await job.write([rows])
         assert await db.get(b"k") == one(2)
+
+
+async def test_watchers_are_given_operands() -> None:
+    async with open_db(memory_store(), CONTIGUOUS, merge_operator="add_i64") as db, db.watch(prefix=b"a") as watch:
+        await db.merge(b"a", one(2))
+        await db.merge(b"b", one(2))
+        await db.put(b"a", one(5))
+        async with asyncio.timeout(10):
+            found = [await anext(aiter(watch)) for _ in range(2)]
+        assert [(change.op, change.value) for change in found] == [("merge", one(2)), ("put", one(5))]
