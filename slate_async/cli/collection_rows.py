@@ -19,7 +19,10 @@ import pyarrow.parquet as pq
 from slate_async.cli.sources import BadRow, Format, Record, Source, format_of, open_source, open_standard_input
 from slate_async.codec.arrays import mask_of
 from slate_async.collections.core.bounds import Bounds
+from slate_async.collections.core.consolidate import consolidate
+from slate_async.collections.core.errors import SumError
 from slate_async.collections.core.updates import Place, UpdateSchema, check_times, check_within
+from slate_async.collections.writer.batches import surely_fit
 from slate_async.errors import InvalidError
 
 ROWS = 4_096
@@ -35,9 +38,27 @@ class FileRows:
     place: Place
 
     def check(self, schema: UpdateSchema, bounds: Bounds) -> None:
-        """Raise `InvalidError` for the first row at a time that no time can be, or that is outside of ``bounds``."""
+        """Raise `InvalidError` for the first row at a time that no time can be, or that is outside of ``bounds``;
+        `SumError` for one with which a sum of the differences here does not fit int64."""
         check_times(self.updates, schema, self.place)
         check_within(self.updates, schema, bounds, self.place)
+        if surely_fit([self.updates]):
+            return
+        fitting, wrong, error = 0, self.updates.num_rows, self._sum_error(schema, self.updates.num_rows)
+        while error is not None and wrong - fitting > 1:
+            middle = (fitting + wrong) // 2
+            found = self._sum_error(schema, middle)
+            fitting, wrong, error = (middle, wrong, error) if found is None else (fitting, middle, found)
+        if error is not None:
+            raise SumError(f"{self.place(wrong - 1)}: with it {error}") from error
+
+    def _sum_error(self, schema: UpdateSchema, rows: int) -> SumError | None:
+        """What is wrong with the sums of the first ``rows``."""
+        try:
+            consolidate(self.updates.slice(0, rows), schema)
+        except SumError as error:
+            return error
+        return None
 
 
 @dataclass(frozen=True, slots=True)

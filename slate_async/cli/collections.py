@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.exit_codes import OK
 from slate_async.cli.session import Session
 from slate_async.cli.sources import Format
+from slate_async.collections.core.errors import SumError
 from slate_async.collections.core.times import TIME_END, TimeKind
 from slate_async.collections.writer.batches import bounds_of
 from slate_async.errors import InvalidError
@@ -214,6 +216,17 @@ def _cell(value: Any) -> str:
 # ---- append
 
 
+@contextmanager
+def _naming(file: UpdatesFile) -> Iterator[None]:
+    """Within, a `SumError` of rows that stand far from each other names the ``file``."""
+    try:
+        yield
+    except SumError as error:
+        if str(error).startswith(str(file)):
+            raise
+        raise SumError(f"{file}: {error}", outcome=error.outcome) from error
+
+
 async def append(
     session: Session,
     name: str,
@@ -245,11 +258,12 @@ async def append(
                     " give the --lower it had"
                 )
             within = bounds_of(begin, end, schema)
-            async with opened.batch(begin, upper=end) as batch:
-                async for found in rows_of(given_file, schema.arrow, given):
-                    found.check(schema, within)
-                    await batch.add(found.updates)
-                    rows += found.updates.num_rows
+            with _naming(given_file):
+                async with opened.batch(begin, upper=end) as batch:
+                    async for found in rows_of(given_file, schema.arrow, given):
+                        found.check(schema, within)
+                        await batch.add(found.updates)
+                        rows += found.updates.num_rows
             reached = opened.upper
     session.output.fields("appended", {"collection": name, "rows": rows, "lower": str(begin), "upper": str(reached)})
     return OK

@@ -10,10 +10,13 @@ Rule C10 of collections.
 
 from __future__ import annotations
 
+from functools import partial
+
 from metastores.protocol import Committed
 from slate_async.collections.core import sweep
 from slate_async.collections.core.names import check_name
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.conditional import after, not_applied
 from slate_async.collections.store.holds import NO_ETAG
 from slate_async.errors import NotFoundError, UnavailableError
 
@@ -23,7 +26,7 @@ async def expire(context: ReaderContext, reader: str) -> None:
 
     Raises `NotFoundError` if there is none, `UnavailableError`: it may be revoked."""
     check_name(reader, "reader")
-    backoff = context.backoff(f"the expiry of {reader}")
+    backoff, outcome = context.backoff(f"the expiry of {reader}"), not_applied()
     while True:
         cause: UnavailableError | None = None
         try:
@@ -33,10 +36,13 @@ async def expire(context: ReaderContext, reader: str) -> None:
             if stored.hold.revoked:
                 return
             if stored.etag == NO_ETAG:
-                return await context.answered("the removal of a damaged hold", lambda: context.holds.remove([reader]))
+                remove = partial(context.holds.remove, [reader])
+                return await context.answered("the removal of a damaged hold", remove, "unknown")
             revoked = sweep.expiring(stored, context.runtime.ids.token())
-            if isinstance(await backoff.attempt(context.holds.write(reader, revoked, stored.etag)), Committed):
+            answer = await backoff.attempt(context.holds.write(reader, revoked, stored.etag))
+            if isinstance(answer, Committed):
                 return
+            outcome = after(outcome, answer)
         except UnavailableError as error:
-            cause = error
-        await backoff.wait(cause)  # it was renewed meanwhile, or nobody answered: look again
+            cause, outcome = error, after(outcome, error)
+        await backoff.wait(cause, outcome)  # it was renewed meanwhile, or nobody answered: look again

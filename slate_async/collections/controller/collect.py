@@ -84,7 +84,7 @@ async def bury(context: ControllerContext, tombstone: Area, *, dry_run: bool = F
         listed = await context.answered("a listing of holds", holds.list)
         if not listed:
             break
-        await context.answered("a removal of holds", partial(holds.remove, list(listed)))
+        await context.answered("a removal of holds", partial(holds.remove, list(listed)), "unknown")
     else:
         if not dry_run:
             raise UnavailableError(f"{context.name} was deleted, and each listing showed new holds on it")
@@ -142,4 +142,4 @@ async def _delete(
     keys = [found.key for found in dead]
     for start in range(0, len(keys), DELETES_AT_ONCE):
         some = keys[start : start + DELETES_AT_ONCE]
-        await context.answered("a deletion", partial(delete, some))
+        await context.answered("a deletion", partial(delete, some), "unknown")

@@ -14,7 +14,7 @@ from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
-from slate_async.errors import UnavailableError
+from slate_async.errors import Outcome, UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.backoff import Backoff
 from slate_async.runtime.protocol import Runtime
@@ -72,14 +72,15 @@ class ControllerContext:
         """Wait."""
         await self.runtime.clock.sleep(duration_ms / 1000)
 
-    async def answered(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """What ``call`` gives, which changes nothing if repeated. Raises `UnavailableError` past the deadline."""
+    async def answered(self, what: str, call: Callable[[], Awaitable[T]], outcome: Outcome | None = None) -> T:
+        """What ``call`` gives, which changes nothing if repeated. Raises `UnavailableError` past the deadline, with
+        ``outcome``: that of a read by default."""
         backoff = Backoff(self.runtime, self.deadline_ms, f"{what} of {self.name}")
         while True:
             try:
                 return await backoff.attempt(call())
             except UnavailableError as error:
-                await backoff.wait(error)
+                await backoff.wait(error, outcome)
 
 
 def controlling(life: LifeStores) -> ControllerContext:

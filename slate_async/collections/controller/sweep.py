@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from metastores.protocol import Committed
 from slate_async.collections.controller.context import ControllerContext
@@ -81,7 +82,8 @@ class Sweep:
         revoked = [name for name in sorted(ended) if await self._is_revoked(name, stored[name])]
         removed = [name for name in sweep.to_remove(head, stored) if name not in revoked]
         if removed:
-            await self._context.answered("a removal of revoked holds", lambda: self._context.holds.remove(removed))
+            remove = partial(self._context.holds.remove, removed)
+            await self._context.answered("a removal of revoked holds", remove, "unknown")
         standing = {name: found for name, found in stored.items() if not found.hold.revoked and name not in revoked}
         is_new = {name: found.etag for name, found in stored.items()} != {name: f.etag for name, f in before.items()}
         return Looked(standing, tuple(revoked), is_new or bool(revoked))

@@ -27,7 +27,10 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
         for row, value in enumerate(values):
             _converted(value, field, f"row {row}: ")
         raise InvalidError(f"column {field.name}: {error}") from error
+    is_text_refused = pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
     for row, value in enumerate(values):
+        if is_text_refused and isinstance(value, str):
+            raise InvalidError(f"row {row}: {_text(value, field)}: it is a str; encode it")
         if value is None and not field.nullable:
             raise InvalidError(f"row {row}: {field.name} is null, which it may not be")
         if loss := _loss(value, field.type):

@@ -20,6 +20,7 @@ from slate_async.collections.core.names import check_name
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.handle import ReadHandle, make_reader
 from slate_async.collections.reader.registering import REGISTRATIONS, check_room, hold_under, too_fast
+from slate_async.collections.store.conditional import after, not_applied
 from slate_async.errors import UnavailableError
 
 
@@ -126,7 +127,7 @@ class _Stored:
         """Write what ``decide`` says of what is stored, unless it says ``None``; returns what is stored then. It is
         given a nonce for each attempt, and the nonces of those before that may be in."""
         context, sent = self._context, frozenset[str]()
-        backoff = context.backoff(f"a write of the hold {self._name}")
+        backoff, outcome = context.backoff(f"a write of the hold {self._name}"), not_applied()
         while True:
             found, nonce, cause = await self.read(), context.runtime.ids.token(), None
             hold = await decide(found, nonce, sent)
@@ -136,12 +137,13 @@ class _Stored:
             try:
                 written = await backoff.attempt(context.holds.write(self._name, hold, etag))
             except UnavailableError as error:
-                cause = error
+                cause, outcome = error, after(outcome, error)
                 if error.outcome == "unknown":
                     sent |= {nonce}
             else:
                 if isinstance(written, Committed):
                     return StoredHold(hold, written.value)
+                outcome = after(outcome, written)
                 if isinstance(written, Unknown):
                     sent |= {nonce}
-            await backoff.wait(cause)
+            await backoff.wait(cause, outcome)

@@ -20,6 +20,7 @@ from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.holding import Cover, Handle, Progress, StoredHold, Verdict
 from slate_async.collections.core.reading import is_worth_moving
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.conditional import after, not_applied
 from slate_async.errors import ClosedError, CorruptionError, SlateError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 
@@ -83,7 +84,7 @@ class KeptHold:
             if is_lent and not await self._is_revoked():
                 return
             await self._context.answered(
-                "the removal of its hold", lambda: self._context.holds.remove([self.handle.reader])
+                "the removal of its hold", lambda: self._context.holds.remove([self.handle.reader]), "unknown"
             )
 
     async def follow(self, head: Area, *, since: bool = True) -> None:
@@ -106,7 +107,7 @@ class KeptHold:
             await self._write(version, since)
 
     async def _write(self, version: int | None, since: Frontier | None) -> None:
-        backoff = self._context.backoff("a write of its hold")
+        backoff, outcome = self._context.backoff("a write of its hold"), not_applied()
         while True:
             nonce, sent_ms = self._context.runtime.ids.token(), self._context.now_ms()
             self.handle = holding.attempt(self.handle, nonce, version=version, since=since)
@@ -114,17 +115,18 @@ class KeptHold:
             try:
                 answer = await backoff.attempt(self._context.holds.write(self.handle.reader, hold, self.handle.etag))
             except UnavailableError as error:
-                cause = error
+                cause, outcome = error, after(outcome, error)
             else:
                 if isinstance(answer, Committed):
                     self.handle, self._written_ms = holding.written(self.handle, answer.value), sent_ms
                     return
+                outcome = after(outcome, answer)
             progress, self.handle = holding.resolved(self.handle, await self._read())
             if progress is Progress.LOST:
                 raise await self._found_lost()
             if progress is Progress.CONFIRMED:
                 return  # of which attempt is not known, so the lease counts from the write before
-            await backoff.wait(cause)
+            await backoff.wait(cause, outcome)
 
     async def _is_revoked(self) -> bool:
         """Revoke the hold by compare-and-set, so that nobody can adopt it any more; ``False`` if it is another's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from metastores.protocol import Committed, Conflict, Unknown
-from slate_async.errors import SlateError
+from slate_async.errors import Outcome, SlateError
 from slate_async.objectstore.protocol import (
     CREATE,
     Match,
@@ -20,6 +20,18 @@ from slate_async.objectstore.protocol import (
 
 Written: TypeAlias = Committed[str] | Conflict[None] | Unknown
 """How a conditional put ended."""
+
+
+def not_applied() -> Outcome:
+    """Of attempts of one change, before the first one."""
+    return "not_applied"
+
+
+def after(outcome: Outcome, ended: Written | SlateError) -> Outcome:
+    """The ``outcome`` of attempts of which none was answered with yes, after one more that ``ended`` so."""
+    if isinstance(ended, Conflict) or (isinstance(ended, SlateError) and ended.outcome != "unknown"):
+        return outcome
+    return "unknown"
 
 
 async def put_if(store: ObjectStore, key: str, data: bytes, etag: str | None) -> Written:

@@ -113,7 +113,7 @@ class MergedCheck:
                 group += 1
             except UnavailableError as error:
                 backoff = backoff or self._context.backoff(f"a read of {source.key(part)}")
-                await backoff.wait(error)
+                await backoff.wait(error, None)
 
     def _add(self, source: MergedSource, part: int, table: object, edges: tuple[bool, bool]) -> None:
         updates = one_batch(table, self._context.schema.arrow)

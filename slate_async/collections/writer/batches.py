@@ -7,7 +7,8 @@ Rule C4 of collections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.consolidate import consolidate
 from slate_async.collections.core.frontier import Frontier, FrontierLike
 from slate_async.collections.core.updates import DIFF, UpdateSchema, UpdatesLike, check_within
+from slate_async.errors import InvalidError
 
 _LOW = np.int64(2**32 - 1)
 
@@ -58,6 +60,18 @@ class Batch:
             diff_sum=sum_of_diffs(updates),
             updates=updates,
         )
+
+
+@contextmanager
+def naming(collection: str) -> Iterator[None]:
+    """Within, an `InvalidError` about what is to be appended gets the name of the ``collection``, and an outcome."""
+    try:
+        yield
+    except InvalidError as error:
+        if error.outcome is None:
+            error.args = (f"{collection}: {error}",)
+            error.outcome = "not_applied"
+        raise
 
 
 def bounds_of(lower: FrontierLike, upper: FrontierLike, schema: UpdateSchema) -> Bounds:

@@ -28,9 +28,9 @@ from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.slices import one_batch, slices_within
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
-from slate_async.collections.writer.batches import Batch, checked, cut, sum_of_diffs, surely_fit
+from slate_async.collections.writer.batches import Batch, checked, cut, naming, sum_of_diffs, surely_fit
 from slate_async.collections.writer.puts import Puts, WriterContext
-from slate_async.errors import ClosedError, InvalidError
+from slate_async.errors import ClosedError, InvalidError, SlateError
 from slate_async.runtime.supervisor import Supervisor
 
 PARALLEL_PARTS = 2
@@ -66,10 +66,11 @@ class PartsWriter:
     async def add(self, updates: UpdatesLike) -> None:
         """Take ``updates`` in; waits while too many parts are on their way. Raises `InvalidError` for updates that are
         wrong or outside of the bounds, and for too many parts; `UnavailableError` if a part could not be put."""
-        if isinstance(updates, pa.RecordBatch | pa.Table) and is_larger(updates, OFFLOAD_BYTES):
-            batch = await self._context.runtime.offload.run(lambda: self._checked(updates))
-        else:
-            batch = self._checked(updates)
+        with naming(self._context.name):
+            if isinstance(updates, pa.RecordBatch | pa.Table) and is_larger(updates, OFFLOAD_BYTES):
+                batch = await self._context.runtime.offload.run(lambda: self._checked(updates))
+            else:
+                batch = self._checked(updates)
         self._diff_sum += sum_of_diffs(batch)
         self._rows += batch.num_rows
         self._context.stats.nbytes += batch.nbytes
@@ -103,7 +104,8 @@ class PartsWriter:
         if len(self._waiting) > 1 and not surely_fit(self._waiting):
             schema = self._context.schema
             together = one_batch(self._waiting, schema.arrow)
-            await self._context.runtime.offload.run(lambda: consolidate(together, schema))
+            with naming(self._context.name):
+                await self._context.runtime.offload.run(lambda: consolidate(together, schema))
 
     async def _send(self) -> None:
         """Begin to put what waits as the next part."""
@@ -114,7 +116,9 @@ class PartsWriter:
         number = self._begun
         if number == MAX_PARTS:
             size = self._context.part_bytes
-            raise InvalidError(f"a batch has at most {MAX_PARTS} parts of {size} bytes", outcome="not_applied")
+            raise InvalidError(
+                f"{self._context.name}: a batch has at most {MAX_PARTS} parts of {size} bytes", outcome="not_applied"
+            )
         updates = pa.Table.from_batches(self._waiting, self._context.schema.arrow)
         await self._check_sums()
         description = Description(
@@ -149,7 +153,10 @@ def _closed() -> ClosedError:
 class BatchBuilder:
     """A batch that is added to piece by piece: ``async with writer.batch(lower, upper) as batch: await batch.add(…)``.
 
-    The end of the block appends it; a block that raises leaves nothing in the collection.
+    The end of the block appends all that was added, or nothing: a block that raises leaves nothing in the collection,
+    and so does one in which a call of `add` failed, was cancelled or has not ended. The batch would say that nothing
+    else happened between its bounds, and the updates of that call would be missing for ever. So if the block catches
+    such an error, its end raises `InvalidError`: begin another batch without the wrong updates.
     """
 
     def __init__(
@@ -163,17 +170,22 @@ class BatchBuilder:
         self._append = append
         self._parts: PartsWriter | None = None
         self._state: Literal["new", "open", "adding", "ended"] = "new"
+        self._failure: SlateError | None = None  # of a call of add
 
     async def add(self, updates: UpdatesLike) -> None:
         """Add ``updates``; waits while too much is on its way. One call at a time. After a call that failed or was
-        cancelled the batch cannot be appended any more.
+        cancelled the batch is not appended, whatever was added before: see the class.
 
         Raises as `Writer.append` does; nothing is in before the block ends."""
         self._check()
         if self._parts is None or self._state != "open":
             raise InvalidError(f"the batch takes no updates: {self._why()}", outcome="not_applied")
         self._state = "adding"
-        await self._parts.add(updates)
+        try:
+            await self._parts.add(updates)
+        except SlateError as error:
+            self._failure = error
+            raise
         self._state = "open"
 
     async def __aenter__(self) -> Self:
@@ -192,11 +204,13 @@ class BatchBuilder:
         if error is not None or self._parts is None:
             return
         if state != "open":
-            raise InvalidError(f"the batch was not appended: {why}", outcome="not_applied")
+            raise InvalidError(f"the batch was not appended: {why}", outcome="not_applied") from self._failure
         self._check()
         await self._append(await self._parts.finish())
 
     def _why(self) -> str:
+        if self._state == "adding" and self._failure is not None:
+            return f"a call of add failed: {self._failure}"
         if self._state == "adding":
-            return "a call of add failed, was cancelled or has not ended"
+            return "a call of add was cancelled or has not ended"
         return "it has ended" if self._state == "ended" else "it is used within async with"

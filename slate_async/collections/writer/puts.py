@@ -72,7 +72,7 @@ class WriterContext:
             try:
                 return await backoff.attempt(call())
             except UnavailableError as error:
-                await _wait(backoff, error, outcome)
+                await backoff.wait(error, outcome)
 
     def tell(self, put: AcknowledgedBatch | None) -> None:
         """Have readers in this process look for what was acknowledged; ``put``: what they need not look for."""
@@ -125,7 +125,7 @@ class Puts:
                     return Resolved(put.current, outcome == "unknown", None)
                 cause, outcome = UnavailableError(put.cause), "unknown"
             self._context.stats.retries += 1
-            await _wait(backoff, cause, outcome)
+            await backoff.wait(cause, outcome)
 
     async def part(self, name: PendingName, description: Description, updates: pa.Table) -> PartRef:
         """Put a part of a large batch, over what former attempts left. Nothing is in by it, so the outcome of its
@@ -141,11 +141,3 @@ def _to_hand_over(name: PendingName, description: Description, data: bytes) -> A
     if description.parts or len(data) > KEPT_BYTES:
         return None
     return AcknowledgedBatch(description.lower, description.upper, name, description.token, data)
-
-
-async def _wait(backoff: Backoff, cause: UnavailableError, outcome: Outcome | None) -> None:
-    try:
-        await backoff.wait(cause)
-    except UnavailableError as error:
-        error.outcome = outcome
-        raise

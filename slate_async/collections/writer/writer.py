@@ -21,7 +21,7 @@ from slate_async.collections.core.names import COMPARE_SHARD, check_name
 from slate_async.collections.core.updates import UpdatesLike
 from slate_async.collections.store.pending import OFFLOAD_BYTES
 from slate_async.collections.writer.backlog import Backlog
-from slate_async.collections.writer.batches import Batch, bounds_of, check_values, sum_of_diffs
+from slate_async.collections.writer.batches import Batch, bounds_of, check_values, naming, sum_of_diffs
 from slate_async.collections.writer.builder import BatchBuilder, PartsWriter
 from slate_async.collections.writer.compare import CompareAppend, CompareAppends
 from slate_async.collections.writer.definite import DefiniteAppend, DefiniteAppends
@@ -96,12 +96,14 @@ class Writer(LoopHandle):
         collection that ends elsewhere; `UnavailableError` past the deadline; `ClosedError`."""
         self._guard.check("not_applied")
         of_rows = not isinstance(updates, pa.RecordBatch | pa.Table)
-        given = self._context.schema.batch(updates) if of_rows else updates  # what the caller may change is copied
+        with naming(self._context.name):
+            given = self._context.schema.batch(updates) if of_rows else updates  # what the caller may change is copied
 
         async def prepare() -> Batch:
             if self._backlog.is_full:
                 await self._backlog.room()
-            return await self._prepared(given, lower, upper, of_rows)
+            with naming(self._context.name):
+                return await self._prepared(given, lower, upper, of_rows)
 
         await self._append(prepare)
 
@@ -116,7 +118,8 @@ class Writer(LoopHandle):
 
     def batch(self, lower: FrontierLike | None = None, *, upper: FrontierLike) -> BatchBuilder:
         """A batch of any size in bounded memory: ``async with writer.batch(lower, upper=120) as batch``, then
-        ``await batch.add(updates)`` any number of times. It is appended, as a whole, when the block ends.
+        ``await batch.add(updates)`` any number of times. It is appended, as a whole, when the block ends; or nothing of
+        it, if the block raises or a call of ``add`` failed, though that was caught.
 
         Sums of differences are checked within each part of ``part_bytes``. Where those of several do not fit int64, all
         is kept, and a snapshot raises `SumError`. Raises as `append`."""
@@ -159,7 +162,8 @@ class Writer(LoopHandle):
 
     def _parts(self, lower: FrontierLike | None, upper: FrontierLike) -> PartsWriter:
         appends = self._appends
-        bounds = bounds_of(appends.accepted if lower is None else lower, upper, self._context.schema)
+        with naming(self._context.name):
+            bounds = bounds_of(appends.accepted if lower is None else lower, upper, self._context.schema)
         is_compare = isinstance(appends, CompareAppends)
         return PartsWriter(self._context, self._supervisor, bounds, appends.known(bounds), is_compare=is_compare)
 

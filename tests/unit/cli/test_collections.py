@@ -236,6 +236,17 @@ def test_of_a_file_with_a_bad_row_nothing_is_in(
     assert (found[0]["reach"], found[0]["shards"]) == ("0", [])
 
 
+def test_a_sum_that_does_not_fit_is_named_by_file_and_line(slate: Run, orders: str, tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    near = f"customer,total,_time,_diff\nbob,1,1,5\nann,1,1,{largest}\nbob,2,1,5\nann,1,1,1\neve,1,1,1\n"
+    far = f"customer,total,_time,_diff\nann,1,1,{largest}\n" + "bob,1,1,1\n" * 5_000 + "ann,1,1,1\n"
+    for text, said in ((near, "o.csv, line 5: with it a sum of"), (far, "o.csv: orders: a sum of differences")):
+        done = slate("collection", "append", "orders", written(tmp_path, "o.csv", text), "--upper", "9", path=orders)
+        assert (done.code, said in done.err) == (2, True), done.err
+        found = slate("collection", "inspect", "orders", path=orders, options=("--json",)).objects
+        assert (found[0]["reach"], found[0]["shards"]) == ("0", [])
+
+
 def test_a_collection_in_use_is_appended_to_beside_its_reader(slate: Run, orders: str, tmp_path: Path) -> None:
     file = written(tmp_path, "o.csv", "customer,total\nann,1\n")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from slate_async.errors import UnavailableError
+from slate_async.errors import Outcome, UnavailableError
 from slate_async.runtime.backoff import Backoff
 from tests.engine import ManualClock, runtime
 
@@ -53,3 +53,24 @@ async def test_an_attempt_is_cut_off_at_the_deadline_of_all() -> None:
 
 async def test_an_attempt_gives_what_the_work_gives() -> None:
     assert await Backoff(runtime(), 1000, "this").attempt(asyncio.sleep(0, "done")) == "done"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [("unknown", "; it may still take effect"), ("not_applied", "; nothing was written"), (None, "")],
+)
+async def test_words_fit_the_outcome(outcome: Outcome | None, said: str) -> None:
+    clock = SleepClock()
+    backoff = Backoff(runtime(clock), 2000, "this")
+    clock.seconds = 2
+    with pytest.raises(UnavailableError) as failed:
+        await backoff.wait(OSError("no space left"), outcome)
+    assert str(failed.value) == f"this did not succeed within 2000 ms{said}: no space left"
+    assert failed.value.outcome == outcome
+
+
+async def test_an_attempt_that_is_cut_off_says_what_went_wrong_before() -> None:
+    backoff = Backoff(runtime(), 50, "this")
+    await backoff.wait(OSError("no space left"))
+    with pytest.raises(UnavailableError, match="no answer in time; before that: no space left"):
+        await backoff.attempt(asyncio.Event().wait())

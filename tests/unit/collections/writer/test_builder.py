@@ -113,7 +113,7 @@ async def test_an_addition_that_failed_or_was_cancelled_spoils_the_batch(lake: L
     """Else the batch would lack some of it."""
     writer = await lake.writer(Appends.DEFINITE)
     for spoiled in ("failed", "cancelled"):
-        with pytest.raises(InvalidError, match="not appended: a call of add failed, was cancelled"):  # noqa: PT012
+        with pytest.raises(InvalidError, match=r"a call of add (failed: orders: row|was cancelled)"):  # noqa: PT012
             async with writer.batch(upper=7) as batch:
                 if spoiled == "failed":
                     with pytest.raises(InvalidError):
@@ -126,6 +126,20 @@ async def test_an_addition_that_failed_or_was_cancelled_spoils_the_batch(lake: L
                     await asyncio.wait([adding])
                     lake.store.release()
     assert await lake.pending_batches("relay-a") == {}
+
+
+async def test_of_a_batch_whose_block_catches_an_error_of_add_nothing_is_in(lake: Lake) -> None:
+    writer = await lake.writer(Appends.DEFINITE)
+    with pytest.raises(InvalidError, match=r"not appended: .*row 0 .*at or beyond upper 7") as raised:  # noqa: PT012
+        async with writer.batch(upper=7) as batch:
+            await batch.add([(b"a", 1, 1)])
+            with pytest.raises(InvalidError) as first:
+                await batch.add([(b"b", 9, 1)])
+            with pytest.raises(InvalidError, match="takes no updates: a call of add failed"):
+                await batch.add([(b"c", 2, 1)])
+    assert (raised.value.outcome, raised.value.__cause__) == ("not_applied", first.value)
+    assert await lake.pending_batches("relay-a") == {}
+    assert writer.upper == frontier(0)
 
 
 async def test_a_part_that_is_not_answered_ends_the_batch(lake: Lake) -> None:
