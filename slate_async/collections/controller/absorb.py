@@ -4,9 +4,12 @@ Updates are collected up to a share of the memory, sorted and consolidated. If t
 it is put as a *run*, a merged file that no version ever names; the runs are merged then, as many at once as the memory
 takes, and deleted.
 
+What was read of a chain is put only if a head that is read afterwards has not moved on: else it may be a dead batch.
+Nothing may end beyond the head where no link of the chain does (C30).
+
 Times are advanced to the since of the merged area, which nobody reads before (C1).
 
-Rules C1, C4, C21 to C23 of collections.
+Rules C1, C4, C7, C21 to C23 and C30 of collections.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.executor import LocalExecutor, MergeTask
 from slate_async.collections.controller.flights import Flights
@@ -97,11 +101,20 @@ class Absorption:
                     taken.nbytes += rows.nbytes
                 if taken.nbytes > self._run_bytes:
                     taken.runs.append(await self._run(taken))
-        if taken.upper == head.upper:
+        if taken.upper == head.upper or not await self._counts():
             return None
         bounds = Bounds(head.upper, taken.upper, head.since)
         batch = await (self._merged(taken, bounds) if taken.runs else self._written(taken, bounds))
         return Absorbed(batch, taken.last, taken.appends, taken.rows, tuple(self._scratch))
+
+    async def _counts(self) -> bool:
+        """C30: whether what was read of a chain is part of it, by a head that is read afterwards. If that has moved on,
+        what was read may be a dead batch at a name that was collected (C7)."""
+        context = self._context
+        if context.appends is Appends.DEFINITE:
+            return True
+        now = await context.answered("a read of the head", context.versions.load)
+        return now.upper <= self._head.upper
 
     async def _written(self, taken: _Taken, bounds: Bounds, part_bytes: int | None = None) -> MergedBatch:
         """What waits, as one batch."""

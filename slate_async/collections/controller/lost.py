@@ -16,10 +16,9 @@ from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.pending import list_pending
 from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import is_beyond
+from slate_async.collections.core.garbage import PendingEnds, find_lost, is_beyond
 from slate_async.collections.core.names import COMPARE_SHARD, PendingName
-from slate_async.collections.store.merged import list_merged
-from slate_async.errors import CorruptionError
+from slate_async.collections.store.merged import list_merged, lost_version
 
 LOOKS = 10
 
@@ -31,30 +30,27 @@ async def check_not_lost(context: ControllerContext) -> None:
     for _ in range(LOOKS):
         files = await context.answered("a listing of merged files", partial(list_merged, context.store, context.schema))
         head = await context.answered("a read of the head", context.versions.load)
-        beyond = [file for file in files if is_beyond(file, head.upper)]
-        if not beyond:
+        if not any(is_beyond(file, head.upper) for file in files):
             return
-        reach = await _reach(context, head.upper)
-        lost = next((file for file in beyond if is_beyond(file, reach)), None)
+        ends = await _ends(context, head.upper)
+        lost = find_lost(files, head.upper, ends)
         if lost is None:
             return
         if (await context.answered("a read of the head", context.versions.load)).version == head.version:
-            what = (
-                f"no version names it, and what is pending beyond {head.upper}, the upper of version {head.version},"
-                f" ends at {reach}: a later version was lost; restore it"
-            )
-            logger.error("%s: %s: %s", context.name, lost.batch, what)
-            raise CorruptionError(what, object_name=f"{lost.batch} of {context.name}")
+            logger.error("%s: %s: a later version than %d was lost", context.name, lost.batch, head.version)
+            raise lost_version(context.name, lost, head, ends)
 
 
-async def _reach(context: ControllerContext, at: Frontier) -> Frontier:
-    """How far what is pending takes ``at``."""
+async def _ends(context: ControllerContext, at: Frontier) -> PendingEnds:
+    """Of what is pending beyond ``at``."""
     if context.appends is Appends.DEFINITE:
         batches = await context.answered("a listing of pending batches", lambda: list_pending(context, at))
-        return extend(at, batches).coverage
+        return PendingEnds(extend(at, batches).coverage)
+    links: set[Frontier] = set()
     while True:
         name = PendingName(COMPARE_SHARD, at, None)
         link = await context.answered(f"a look at {name}", partial(context.pending.describe, name))
         if link is None or not at < link.upper:
-            return at
+            return PendingEnds(at, frozenset(links))
         at = link.upper
+        links.add(at)

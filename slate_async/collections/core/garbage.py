@@ -188,3 +188,26 @@ def is_later(file: MergedFile, epoch: int) -> bool:
 def is_beyond(file: MergedFile, head: Frontier) -> bool:
     """C30: whether ``file`` ends beyond the upper of the ``head``, so a version that is not there may have named it."""
     return file.upper is not None and not file.upper <= head
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEnds:
+    """Where merged batches may end that were made of what is pending beyond the upper of a head.
+
+    reach: how far that goes
+    links: where the batches of a chain end, which is absorbed in whole batches; ``None`` of a ``definite`` collection
+    """
+
+    reach: Frontier
+    links: frozenset[Frontier] | None = None
+
+    def explain(self, upper: Frontier) -> bool:
+        """Whether a batch that ends at ``upper`` may be made of it."""
+        return upper <= self.reach if self.links is None else upper in self.links
+
+
+def find_lost(files: Iterable[MergedFile], head: Frontier, ends: PendingEnds) -> MergedFile | None:
+    """C30: of ``files``, listed before the ``head`` was read and ``ends`` were found, one that a version named which is
+    not there: it ends beyond the head, and no batch that is pending explains that."""
+    beyond = (file for file in files if is_beyond(file, head))
+    return next((file for file in beyond if file.upper is not None and not ends.explain(file.upper)), None)

@@ -6,7 +6,7 @@ an epoch and a token (C23), so putting an object again changes nothing.
 Invariants: at most two parts are in memory while a batch is written. Nothing that is read is decoded before it was
 checked against what the version says of the batch.
 
-Rules C15 and C23 of collections.
+Rules C15, C23 and C30 of collections.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from slate_async.collections.codec.merged import Encoded, MergedEncoder, group_s
 from slate_async.collections.codec.merged_read import MergedFile, section_span, with_sections
 from slate_async.collections.codec.parts import MAX_PARTS, PartRef, check_bytes
 from slate_async.collections.core import names
-from slate_async.collections.core.area import MergedBatch
+from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.garbage import MergedFile as ListedFile
+from slate_async.collections.core.garbage import PendingEnds
 from slate_async.collections.core.names import MergedName
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
@@ -274,3 +275,12 @@ async def first_merged(store: ObjectStore, schema: UpdateSchema) -> str | None:
 async def delete_merged(store: ObjectStore, keys: Iterable[str]) -> None:
     """Delete merged objects. Missing ones are no error."""
     await store.delete(list(keys))
+
+
+def lost_version(collection: str, lost: ListedFile, head: Area, ends: PendingEnds) -> CorruptionError:
+    """C30: for those who found that no version names ``lost``, and that one did."""
+    what = (
+        f"no version names it, and what is pending beyond {head.upper}, the upper of version {head.version}, ends at"
+        f" {ends.reach}: a later version was lost; restore it"
+    )
+    return CorruptionError(what, object_name=f"{lost.batch} of {collection}")

@@ -38,11 +38,13 @@ class CheckedPending:
 
     batches: that were read whole
     reach: up to where the merged area and what is pending go without a gap; ``None`` if the head is damaged
+    links: where the batches of a chain end from there on; ``None`` of a ``definite`` collection
     missing: counts only under a hold that stood"""
 
     batches: int = 0
     rows: int = 0
     reach: Frontier | None = None
+    links: frozenset[Frontier] | None = None
     findings: list[Finding] = field(default_factory=list)
     missing: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
@@ -72,6 +74,8 @@ class PendingCheck:
         live = [each for each in own if not self._is_garbage(each)]
         found = await self._described([each for each in live if each.name.part is None])
         taken = await self._reached(found)
+        if self._compare:
+            self._checked.links = frozenset(extent.end for extent in taken)
         starts = {extent.batch.key: extent for extent in taken}
         batches = await map_bounded(lambda batch: self._read(batch, starts.get(batch.key)), found, BATCHES_AT_ONCE)
         self._unnamed_parts(live, batches)

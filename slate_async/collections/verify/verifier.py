@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.garbage import PendingEnds
 from slate_async.collections.core.names import known
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.verify.holds import broken, passed, read_holds
@@ -84,7 +85,7 @@ class _Verification:
             notes += passed(head, before)
             late = await context.head()
             notes += _unnamed(listing, versions, late)
-            lost = _lost(listing, versions, late, pending.reach)
+            lost = _lost(listing, versions, late, pending)
             await keeping.check()
             findings += lost
             findings += versions.missing
@@ -148,15 +149,21 @@ def _foreign(listing: Listing) -> list[Finding]:
     return [Finding(key, None, what, size) for key, size in listing.foreign]
 
 
-def _lost(listing: Listing, versions: CheckedVersions, late: Area, reach: Frontier | None) -> Sequence[Finding]:
+def _lost(listing: Listing, versions: CheckedVersions, late: Area, pending: CheckedPending) -> Sequence[Finding]:
     """C30: merged batches that nothing names, of updates that are neither merged nor pending."""
+    if pending.reach is None:
+        return ()
     named = {*versions.batches, *late.names()}
+    ends = PendingEnds(pending.reach, pending.links)
     findings: dict[str, Finding] = {}
     for _, name, size in listing.merged:
         upper = known(name.upper)
-        if reach is None or upper is None or str(name) in named or upper <= late.upper.join(reach):
+        if upper is None or str(name) in named or upper <= late.upper or ends.explain(upper):
             continue
-        what = f"no version names it, and what is pending ends at {reach}: a later version than {late.version} was lost"
+        what = (
+            f"no version names it, and what is pending ends at {ends.reach}: a later version than {late.version} was"
+            " lost"
+        )
         findings.setdefault(str(name), Finding(str(name), None, what, size))
     return list(findings.values())
 

@@ -2,17 +2,20 @@
 
 Ordering rules:
 * a batch is put only at a frontier that was the chain's end: found by a walk that counts (C9), or by the last append
+* who opens a chain lists the merged area before it looks for the end (C30): a batch that ends elsewhere than at a link
+  says that the newest version was lost, and with it where the chain ends
 * an append is acknowledged by a head that is read after its put (C8)
 * one append is in flight at a time
 
 Outcomes: an append is ``"not_applied"`` for certain if none of its puts was sent, if its first put found another batch,
 or if another batch lies there at a time when the merged area had not come to that name: then that one was first.
 
-Rules C7 to C9 of collections.
+Rules C7 to C9 and C30 of collections.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,8 +25,10 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.chain import Link, Put, Walk, is_acknowledged, judge_put
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.garbage import MergedFile, PendingEnds, find_lost
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.store.acknowledged import AcknowledgedBatch
+from slate_async.collections.store.merged import lost_version
 from slate_async.collections.writer.batches import Batch
 from slate_async.collections.writer.puts import Puts, Resolved, WriterContext
 from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
@@ -51,8 +56,10 @@ class CompareAppends:
         return self.coverage
 
     async def restart(self) -> None:
-        """Find the end of the chain."""
-        await self._find_end(None)
+        """Find the end of the chain. Raises `CorruptionError` if the newest version was lost."""
+        context = self._context
+        files = await context.answered("a listing of merged files", context.merged_files, None)
+        await self._find_end(None, files)
 
     def place(self, batch: Batch) -> CompareAppend:
         """Nothing is known before the batch is put. Raises as `known`."""
@@ -107,19 +114,31 @@ class CompareAppends:
             return "not_applied"
         return None if is_acknowledged(mine, head) else "unknown"
 
-    async def _find_end(self, outcome: Outcome | None) -> None:
-        """Walk to the end of the chain. ``outcome``: of the append on whose behalf, for errors."""
+    async def _find_end(self, outcome: Outcome | None, files: Sequence[MergedFile] = ()) -> None:
+        """Walk to the end of the chain.
+
+        outcome: of the append on whose behalf, for errors
+        files: of the merged area, listed before"""
         head = await self._head(outcome)
         for _ in range(MAX_WALKS):
-            walk = await self._walk(head, outcome)
+            links: set[Frontier] = set()
+            walk = await self._walk(head, outcome, links)
             head = await self._head(outcome)
             if walk.counts(head):
+                self._check_not_lost(files, head, PendingEnds(walk.at, frozenset(links)))
                 self.coverage, self._is_end = walk.at, True
                 self.last = head.last if walk.last is None else walk.last.token
                 return
         raise UnavailableError(f"{self._context.name} grew faster than the end of its chain was found", outcome=outcome)
 
-    async def _walk(self, head: Area, outcome: Outcome | None) -> Walk:
+    def _check_not_lost(self, files: Sequence[MergedFile], head: Area, ends: PendingEnds) -> None:
+        """C30."""
+        lost = find_lost(files, head.upper, ends)
+        if lost is not None:
+            raise lost_version(self._context.name, lost, head, ends)
+
+    async def _walk(self, head: Area, outcome: Outcome | None, links: set[Frontier]) -> Walk:
+        """``links``: where the batches end that it goes past, added to."""
         walk = Walk.from_head(head)
         while not walk.at.is_done:
             name = _name(self._context, walk.at)
@@ -130,6 +149,7 @@ class CompareAppends:
                 break
             walk = walk.past(_link(found), self._context.pending.where(name))
             self.pending[walk.at] = None
+            links.add(walk.at)
         return walk
 
     async def _head(self, outcome: Outcome | None) -> Area:

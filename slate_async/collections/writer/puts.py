@@ -8,7 +8,7 @@ Invariant: an error's outcome is ``"not_applied"`` only if none of the attempts 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from metastores.protocol import Committed, Unknown
 from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.core.area import Area
+from slate_async.collections.core.garbage import MergedFile
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.stats import AppendStats
@@ -32,6 +33,11 @@ from slate_async.runtime.protocol import Runtime
 T = TypeVar("T")
 
 
+async def no_merged_files() -> Sequence[MergedFile]:
+    """Nothing was absorbed yet."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class WriterContext:
     """What the appends of a writer work with.
@@ -42,6 +48,7 @@ class WriterContext:
     poll_interval_ms: between two looks at the head, for what waits
     part_bytes: updates of a part of a large batch, before they are compressed
     max_pending: appends of one writer that wait for the controller; more of them wait to be appended
+    merged_files: lists the merged area
     acknowledged: what listeners in this process are handed over
     pokes: poked after each acknowledgement, so that readers in this process look at once
     """
@@ -56,6 +63,7 @@ class WriterContext:
     poll_interval_ms: int = 500
     part_bytes: int = 16 << 20
     max_pending: int = 10_000
+    merged_files: Callable[[], Awaitable[Sequence[MergedFile]]] = no_merged_files
     acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
     pokes: Pokes = field(default_factory=Pokes)
     stats: AppendStats = field(default_factory=AppendStats)

@@ -12,6 +12,7 @@ from slate_async.collections import deletion
 from slate_async.collections.codec.hold import encode_hold
 from slate_async.collections.codec.life import Appends, Life
 from slate_async.collections.controller import collect, pending
+from slate_async.collections.controller.absorb import Absorption
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.flights import Flights
 from slate_async.collections.controller.pending import PendingBatch, Piece
@@ -21,7 +22,7 @@ from slate_async.collections.core.area import Area
 from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.edits import Publish
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import Listed, Picture
+from slate_async.collections.core.garbage import Listed, PendingEnds, Picture
 from slate_async.collections.core.holding import Handle, Hold, StoredHold, Verdict
 from slate_async.collections.core.names import MergedName, PendingName
 from slate_async.collections.core.sweep import Listing
@@ -192,3 +193,20 @@ async def list_described(
 
 
 _list = PendingStore.list
+
+
+# ---- lost versions
+
+
+def nothing_lost(*_: object) -> None:
+    """C30: no version is lost, whatever lies beyond the head."""
+
+
+def reached(self: PendingEnds, upper: Frontier) -> bool:
+    """C30: a batch may end anywhere up to where what is pending ends."""
+    return upper <= self.reach
+
+
+async def counted(self: Absorption) -> bool:
+    """C30: what was read of a chain counts without a look at the head."""
+    return True

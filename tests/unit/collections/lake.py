@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from slate_async.collections.core.edits import Absorb, Claim
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import COMPARE_SHARD, PendingName
 from slate_async.collections.core.updates import UpdateSchema
+from slate_async.collections.store.merged import list_merged
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
@@ -132,9 +134,9 @@ class Lake:
         """What a writer works with."""
         shard = shard_of(writer, appends)
         pending, versions = self.pending(store), self.versions(store)
-        return WriterContext(
-            "orders", shard, self.schema, pending, versions, fast_runtime(), **{"deadline_ms": 2000, **self.knobs}
-        )
+        merged_files = partial(list_merged, self.store if store is None else store, self.schema)
+        given = {"deadline_ms": 2000, "merged_files": merged_files, **self.knobs}
+        return WriterContext("orders", shard, self.schema, pending, versions, fast_runtime(), **given)
 
     async def writer(self, appends: Appends, writer: str = "relay-a", **options: Any) -> Writer:
         """One more process that writes."""

@@ -159,7 +159,7 @@ def one_round(stage: Stage, mine: Controller) -> Role[None]:
     if spine.has_room(head) or mine.quiet:
         limit = 1 if stage.rng.random() < 0.3 and not mine.quiet else None
         found = yield from to_absorb(stage, head, limit)
-        if found is not None and found.upper != head.upper:
+        if found is not None and found.upper != head.upper and (yield from is_in_chain(stage, head)):
             batch = yield from put_merged(stage, mine, Bounds(head.upper, found.upper, head.since), found.updates)
             if batch is None:
                 return
@@ -180,6 +180,14 @@ def one_round(stage: Stage, mine: Controller) -> Role[None]:
 def to_absorb(stage: Stage, head: Area, limit: int | None) -> Role[pending.Pending | None]:
     """What is pending beyond the upper: C4."""
     return pending.read_from(stage, head, head.upper, limit)
+
+
+def is_in_chain(stage: Stage, head: Area) -> Role[bool]:
+    """C30: what was read of a chain counts by a head that is read afterwards."""
+    if stage.appends == "definite":
+        return True
+    now: Area = yield stage.read_head()
+    return now.upper <= head.upper
 
 
 def end_if_given_up(stage: Stage, mine: Controller, published: Area) -> Role[None]:

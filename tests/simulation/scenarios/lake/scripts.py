@@ -16,6 +16,7 @@ from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.scenarios.lake.estate import Row, contents_of
+from tests.simulation.scenarios.lake.lost_scripts import LOST_SCRIPTS
 from tests.simulation.scenarios.lake.stage import LakeStage, lake_script
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -364,4 +365,5 @@ LAKE_SCRIPTS: Sequence[Scenario] = (
     lake_script("clones-in-a-row", Appends.DEFINITE, clones_in_a_row),
     lake_script("walk-overtaken", Appends.COMPARE, walk_overtaken),
     lake_script("deleted-under-a-reader", Appends.COMPARE, deleted_under_a_reader),
+    *LOST_SCRIPTS,
 )

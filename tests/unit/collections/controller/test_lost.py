@@ -6,9 +6,13 @@ import pytest
 
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller import controller as module
+from slate_async.collections.controller.pending import PendingBatch
+from slate_async.collections.core.errors import UpperMismatchError
+from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import MergedName
 from slate_async.collections.verify.verifier import verify
-from slate_async.errors import CorruptionError
+from slate_async.collections.writer.puts import no_merged_files
+from slate_async.errors import CorruptionError, FencedError
 from tests.support.collection_bytes import frontier
 from tests.unit.collections.kept import KeptLake
 
@@ -76,3 +80,46 @@ async def test_what_was_put_and_not_published_is_no_trace_of_one(lake: KeptLake,
     await controller.settle()
     assert name not in await lake.keys("merged_batches/")
     assert await lake.merged() == [(b"a", 3, 1)]
+
+
+async def test_no_writer_of_a_chain_goes_on_from_the_version_before(lake: KeptLake) -> None:
+    """An append at its upper would be acknowledged, and whoever restored the version would lose it."""
+    only = await rolled_back(lake, Appends.COMPARE)
+    with pytest.raises(CorruptionError, match=r"beyond 5, the upper of version \d+, ends at 5: a later") as raised:
+        await lake.writer(Appends.COMPARE)
+    assert raised.value.object_name in [f"{name} of orders" for name in only]
+
+
+async def test_an_append_from_the_version_before_hides_nothing(lake: KeptLake) -> None:
+    """It reaches further than what was lost, but no batch of the chain ends where that does."""
+    only = await rolled_back(lake, Appends.COMPARE)
+    lake.knobs["merged_files"] = no_merged_files
+    await (await lake.writer(Appends.COMPARE)).append([(b"c", 6, 1)], lower=5, upper=20)
+    with pytest.raises(CorruptionError, match=r"ends at 20: a later version was lost"):
+        await lake.controller(Appends.COMPARE)
+    findings = (await verify(lake.reading(Appends.COMPARE, deadline_ms=600_000))).findings
+    assert [found.object_name for found in findings if "a later version than" in found.what] == only
+    assert set(only) <= set(await lake.keys("merged_batches/"))
+
+
+async def test_a_dead_batch_that_is_absorbed_leaves_no_trace(lake: KeptLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that slept reads it at a name that was collected. No version was lost."""
+    zombie = await lake.writer(Appends.COMPARE, "z")
+    first = await lake.controller(Appends.COMPARE)
+    pending, slept = first._rounds.pending, list[int]()
+
+    async def late(covered: Frontier) -> list[PendingBatch]:
+        slept.append(1)
+        await lake.put([(b"a", 1, 1)], 0, 5, appends=Appends.COMPARE)
+        await (await lake.controller(Appends.COMPARE)).settle()
+        with pytest.raises(UpperMismatchError):
+            await zombie.append([(b"z", 1, 1)], lower=0, upper=20)
+        return await pending(covered)
+
+    monkeypatch.setattr(first._rounds, "pending", late)
+    with pytest.raises(FencedError):
+        await first.round()
+    assert slept
+    await (await lake.controller(Appends.COMPARE)).settle()
+    assert await lake.merged() == [(b"a", 1, 1)]
+    assert (await verify(lake.reading(Appends.COMPARE, deadline_ms=600_000))).findings == ()
