@@ -41,8 +41,14 @@ if TYPE_CHECKING:
     from slate_async.database.ingest import IngestJob, IngestTask
     from slate_async.database.ingests import Ingests
     from slate_async.database.inspection import Inspection
-    from slate_async.database.maps.map import Map, Page
+    from slate_async.database.maps.build import BuildProgress
+    from slate_async.database.maps.by_index import IndexReads
+    from slate_async.database.maps.errors import UniqueError
+    from slate_async.database.maps.index import Index
+    from slate_async.database.maps.map import Map
+    from slate_async.database.maps.page import Page
     from slate_async.database.maps.value_codec import ValueCodec
+    from slate_async.database.maps.within import MapBatch, MapTransaction, MapView
     from slate_async.database.namespaces.namespace import Namespace
     from slate_async.database.namespaces.reads import NamespaceView
     from slate_async.database.open import (
@@ -148,8 +154,14 @@ else:
             "slate_async.database.ingest": "IngestJob IngestTask",
             "slate_async.database.ingests": "Ingests",
             "slate_async.database.inspection": "Inspection",
-            "slate_async.database.maps.map": "Map Page",
+            "slate_async.database.maps.build": "BuildProgress",
+            "slate_async.database.maps.by_index": "IndexReads",
+            "slate_async.database.maps.errors": "UniqueError",
+            "slate_async.database.maps.index": "Index",
+            "slate_async.database.maps.map": "Map",
+            "slate_async.database.maps.page": "Page",
             "slate_async.database.maps.value_codec": "ValueCodec",
+            "slate_async.database.maps.within": "MapBatch MapTransaction MapView",
             "slate_async.database.namespaces.namespace": "Namespace",
             "slate_async.database.namespaces.reads": "NamespaceView",
             "slate_async.database.open": (
@@ -221,6 +233,7 @@ __all__ = [
     "Batches",
     "BlockInspection",
     "BlockingCompaction",
+    "BuildProgress",
     "BytesLike",
     "Change",
     "ChangeFeed",
@@ -263,6 +276,8 @@ __all__ = [
     "GcReport",
     "GcStage",
     "HandleState",
+    "Index",
+    "IndexReads",
     "IngestApp",
     "IngestInfo",
     "IngestJob",
@@ -288,6 +303,9 @@ __all__ = [
     "LogProtocol",
     "ManifestInspection",
     "Map",
+    "MapBatch",
+    "MapTransaction",
+    "MapView",
     "MergeCounts",
     "MirrorProgress",
     "MirrorReport",
@@ -331,6 +349,7 @@ __all__ = [
     "Transaction",
     "TransactionScan",
     "UnavailableError",
+    "UniqueError",
     "UpdateHandle",
     "UpperMismatchError",
     "ValueCodec",

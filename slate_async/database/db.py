@@ -5,13 +5,14 @@ Rule 23: docs/design/protocol-rules.md
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import HandleResources
+from slate_async.database.maps.index import Index
 from slate_async.database.maps.map import Map
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.metrics import shared_counters, writer_counters
@@ -243,6 +244,8 @@ class Db(OpenDatabase[WriterReads]):
             for operand, kind in zip(rows.values, rows.kinds, strict=True):
                 if kind == MERGE:
                     merging.check(operand)
+        if batch._steps:
+            return self._transact.write_batch(rows, batch._steps.copy(), await_durable)
         return self._write_batch(rows, await_durable)
 
     def namespace(self, name: str, *, default_ttl: Duration | None = None) -> Namespace:
@@ -254,15 +257,22 @@ class Db(OpenDatabase[WriterReads]):
         return Namespace(self, self._reads, self._transact, prefix_of(NAMESPACE, name), default_ttl)
 
     def map(
-        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V] | ValueCodec[V],
+        indexes: Iterable[Index[V]] = (),
+        default_ttl: Duration | None = None,
     ) -> Map[K, V]:
         """The typed map called ``name`` (as of `namespace`), which need not be made.
 
         key: ``tuple[str, int]`` and the like: what `slate_async.keys.pack` takes; or the type of a single part
         value: a pydantic model, ``bytes``, or a type that msgspec knows (structs, dataclasses, ``dict``): all but bytes
-        are stored as JSON. Or a `ValueCodec`"""
+        are stored as JSON. Or a `ValueCodec`
+        indexes: all that the map has. One that is new is built by `Map.build`, or at once if the map has no row"""
         root = Namespace(self, self._reads, self._transact, b"", None)
-        return root.map(name, key=key, value=value, default_ttl=default_ttl)
+        return root.map(name, key=key, value=value, indexes=indexes, default_ttl=default_ttl)
 
     # ---- transactions
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from slate_async.database.handle import HandleResources
+from slate_async.database.maps.index import Index
+from slate_async.database.maps.value_codec import ValueCodec
+from slate_async.database.maps.within import MapView
 from slate_async.database.metrics import reader_counters, shared_counters
 from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of
 from slate_async.database.namespaces.reads import NamespaceView
@@ -23,6 +27,9 @@ from slate_async.engine.watch.open import Watches, reader_source
 from slate_async.engine.watch.pieces import Limits
 from slate_async.errors import InvalidError
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class DbReader(OpenDatabase[FollowerReads]):
@@ -110,6 +117,12 @@ class DbReader(OpenDatabase[FollowerReads]):
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` as this reader sees it: see `Db.namespace`."""
         return NamespaceView(self._reads, prefix_of(NAMESPACE, name))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()
+    ) -> MapView[K, V]:
+        """The typed map ``name`` as this reader sees it: see `Db.map`. ``indexes``: those that are read by."""
+        return NamespaceView(self._reads, b"").map(name, key=key, value=value, indexes=indexes)
 
     # ---- following
 

@@ -9,7 +9,7 @@ Rule 32: docs/design/protocol-rules.md
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from inspect import isawaitable, iscoroutine
 from typing import TypeAlias, TypeVar, cast
@@ -19,6 +19,7 @@ from slate_async.database.transaction import Isolation, Transaction
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.live import live_value
 from slate_async.engine.transactions.condition import Condition
+from slate_async.engine.write.batch import BatchRows, BatchStep
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.engine.write.open_transactions import TransactionStats, shown_key
 from slate_async.errors import ConflictError, InvalidError
@@ -169,7 +170,7 @@ class Transact:
                 finally:
                     if turn is not None:
                         space.turns.give(turn)
-        await self._settled(made, await_durable)
+        await self.settled(made, await_durable)
         return made
 
     def _queued(self, key: bytes) -> bool:
@@ -230,6 +231,21 @@ class Transact:
         handle.value = None
         return handle
 
+    # ---- batches that look at what they change
+
+    async def write_batch(self, rows: BatchRows, steps: Sequence[BatchStep], await_durable: bool) -> WriteHandle:
+        """Apply ``rows``, and what ``steps`` write in a transaction, in one step."""
+
+        async def run(tx: Transaction) -> WriteHandle:
+            tx.take(rows)
+            for step in steps:
+                await step(tx)
+            return await tx._apply()
+
+        handle = await self.transact(run, RETRIES, "serializable", False)
+        await self.settled(handle, await_durable)
+        return handle
+
     # ---- conditional writes
 
     async def write_if(
@@ -251,7 +267,7 @@ class Transact:
                 return await tx._apply()
 
             made = await self._until_applied(attempt)
-        await self._settled(made, await_durable)
+        await self.settled(made, await_durable)
         return made
 
     def _write_now(
@@ -290,7 +306,8 @@ class Transact:
         assert last is not None
         raise last
 
-    async def _settled(self, handle: WriteHandle, await_durable: bool) -> None:
+    async def settled(self, handle: WriteHandle, await_durable: bool) -> None:
+        """Wait until what was written is durable, or, if the loop is due, for others."""
         if await_durable:
             await handle.durable()
         elif self.space.yield_budget.spent():

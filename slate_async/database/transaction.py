@@ -12,6 +12,7 @@ Rule 32: docs/design/protocol-rules.md
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -264,6 +265,17 @@ class Transaction:
         if not self._open or self._tracked.evicted is not None:
             self._check(writes=True)
         self._writes[key] = (None, None)
+
+    def take(self, rows: BatchRows) -> None:
+        """Write all of ``rows``, which are checked and have their times to live."""
+        lives = rows.ttls_ms or repeat(None)
+        for key, value, kind, life in zip(rows.keys, rows.values, rows.kinds, lives, strict=False):
+            if kind not in (PUT, DELETE) or (kind == DELETE and value):
+                raise InvalidError(
+                    "a batch with rows of maps has only puts and deletes of single keys beside them",
+                    outcome="not_applied",
+                )
+            self._writes[key] = (None, None) if kind == DELETE else (value, life)
 
     # ---- its end
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 
+from slate_async.database.plain_writes import PlainWritesByMap
 from slate_async.engine.transactions.turns import Gate, KeyTurns
 from slate_async.engine.write.reads import WriterReads
 from slate_async.runtime.loop_guard import LoopGuard
@@ -23,6 +24,7 @@ class TransactionSpace:
     reads: whose ``writer`` is the current one
     default_life_ms: of rows that are put without a time to live, ``None`` for ever
     turns: of those that change the same keys; gate: shut while one runs alone
+    plain_writes: of maps that have no index
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class TransactionSpace:
         self.yield_budget = reads.yield_budget
         self.turns = KeyTurns(reads.writer.transactions.lifetime_s)
         self.gate = Gate()
+        self.plain_writes = PlainWritesByMap()
         self._itself = frozenset[object]((self,))
 
     @property

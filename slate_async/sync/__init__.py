@@ -22,7 +22,7 @@ from slate_async.sync.environment import Environment
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.garbage_collector import GarbageCollector
 from slate_async.sync.ingest import Batches, IngestJob, IngestTask
-from slate_async.sync.map import Map
+from slate_async.sync.map import IndexReads, Map, MapTransaction, MapView
 from slate_async.sync.namespace import Namespace, NamespaceView
 from slate_async.sync.opening import (
     open,
@@ -62,7 +62,10 @@ __all__ = [
     "Ingests",
     "Inspection",
     "Lake",
+    "IndexReads",
     "Map",
+    "MapTransaction",
+    "MapView",
     "Namespace",
     "NamespaceView",
     "Readable",

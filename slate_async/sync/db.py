@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as asynchronous
 from slate_async.database import transact
+from slate_async.database.maps.index import Index
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.status import Status
 from slate_async.database.transaction import Isolation
@@ -100,10 +101,16 @@ class Db(OpenDatabase[asynchronous.Db]):
         return Namespace(self._loop, self._handle.namespace(name, default_ttl=default_ttl))
 
     def map(
-        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V] | ValueCodec[V],
+        indexes: Iterable[Index[V]] = (),
+        default_ttl: Duration | None = None,
     ) -> Map[K, V]:
         """The typed map called ``name``."""
-        return Map(self._loop, self._handle.map(name, key=key, value=value, default_ttl=default_ttl))
+        return Map(self._loop, self._handle.map(name, key=key, value=value, indexes=indexes, default_ttl=default_ttl))
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now. Use ``with``: the end of the block commits, an error gives up."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import transact
+from slate_async.database.maps.index import Index
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces import namespace as asynchronous
 from slate_async.database.namespaces import reads as asynchronous_reads
@@ -16,7 +17,7 @@ from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
-from slate_async.sync.map import Map
+from slate_async.sync.map import Map, MapView
 from slate_async.sync.readable import Reads
 from slate_async.sync.snapshot import Snapshot
 from slate_async.sync.transaction import Transaction, repeated
@@ -66,6 +67,12 @@ class NamespaceView(NamespaceReads):
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` in this one."""
         return NamespaceView(self._loop, self._view.namespace(name))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()
+    ) -> MapView[K, V]:
+        """The typed map ``name`` in this namespace."""
+        return MapView(self._loop, self._view.map(name, key=key, value=value, indexes=indexes))
 
 
 class Namespace(NamespaceReads):
@@ -130,10 +137,18 @@ class Namespace(NamespaceReads):
         return WriteHandle(self._loop, self._loop.run(self._namespace.write, batch, await_durable=await_durable))
 
     def map(
-        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V] | ValueCodec[V],
+        indexes: Iterable[Index[V]] = (),
+        default_ttl: Duration | None = None,
     ) -> Map[K, V]:
         """The typed map called ``name``."""
-        return Map(self._loop, self._namespace.map(name, key=key, value=value, default_ttl=default_ttl))
+        return Map(
+            self._loop, self._namespace.map(name, key=key, value=value, indexes=indexes, default_ttl=default_ttl)
+        )
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now, with the keys of the namespace."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from slate_async.database import reader as asynchronous
+from slate_async.database.maps.index import Index
+from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.storage.liveness.observer import WriterLife
+from slate_async.sync.map import MapView
 from slate_async.sync.namespace import NamespaceView
 from slate_async.sync.open_database import OpenDatabase
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class DbReader(OpenDatabase[asynchronous.DbReader]):
@@ -17,6 +26,12 @@ class DbReader(OpenDatabase[asynchronous.DbReader]):
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` as this reader sees it."""
         return NamespaceView(self._loop, self._handle.namespace(name))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()
+    ) -> MapView[K, V]:
+        """The typed map ``name`` as this reader sees it."""
+        return MapView(self._loop, self._handle.map(name, key=key, value=value, indexes=indexes))
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""

@@ -1,59 +1,37 @@
-"""`Map`: rows of a database as objects: keys are tuples, values are models."""
+"""`Map`: rows of a database as objects: keys are tuples, values are models, and indexes find them, too.
+
+Rule 36: docs/design/protocol-rules.md
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
-from slate_async.arguments import BytesLike, Duration
-from slate_async.database.maps.cursor import cursor_of, key_of
-from slate_async.database.maps.key_codec import KeyCodec
-from slate_async.database.maps.value_codec import ValueCodec, value_codec
-from slate_async.database.transact import UpdateHandle
-from slate_async.engine.read.scan import Scan
+from slate_async.arguments import BytesLike, Duration, life_ms
+from slate_async.database.maps.build import Building, BuildProgress
+from slate_async.database.maps.indexed_rows import Entries, IndexedRows, entries_of
+from slate_async.database.maps.map_type import MapType
+from slate_async.database.maps.reads import MapReads
+from slate_async.database.maps.rows import RowReads, SourceRows, one_point
+from slate_async.database.maps.within import MapBatch, MapTransaction, MapView, check_space, present, view_within
+from slate_async.database.snapshot import Snapshot
+from slate_async.database.transact import RETRIES, Transact, UpdateHandle
+from slate_async.database.transaction import Transaction
 from slate_async.engine.transactions.condition import PutConditions
+from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.commit_group import WriteHandle
+from slate_async.engine.write.reads import WriterReads
 from slate_async.errors import InvalidError
 
 K = TypeVar("K")
 V = TypeVar("V")
-MOST_ROWS = 10_000
-"""Of one page."""
-PAGE_ROWS = 100
+T = TypeVar("T")
 
 
-class Page(NamedTuple, Generic[K, V]):
-    """Some rows of a map, in the order of their keys."""
-
-    items: list[tuple[K, V]]
-    next: str | None
-    """``after`` of the next page; ``None``: there was no row behind this one."""
-
-
-class MapRows(Protocol):
-    """Where a map lies: a namespace of its own, as `slate_async.Namespace` has these."""
-
-    @property
-    def prefix(self) -> bytes:
-        """What stands before its keys."""
-
-    def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
-        """As `Db.get`."""
-
-    def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
-        """As `Db.get_many`."""
-
-    def scan(
-        self,
-        start: BytesLike | None = None,
-        end: BytesLike | None = None,
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-        durable: bool = False,
-    ) -> Scan:
-        """As `Db.scan`."""
+class MapWrites(Protocol):
+    """The plain writes of a database, as `slate_async.Db` has them."""
 
     def put(
         self,
@@ -79,43 +57,95 @@ class MapRows(Protocol):
     ) -> Coroutine[Any, Any, UpdateHandle]:
         """As `Db.update`."""
 
+    def touch(
+        self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, UpdateHandle]:
+        """As `Db.touch`."""
 
-class Map(Generic[K, V]):
+
+class MapHome(NamedTuple):
+    """The open database of a map."""
+
+    writes: MapWrites
+    reads: WriterReads
+    transact: Transact
+
+
+class Map(MapReads[K, V]):
     """Made by `Db.map`. Raises what the database's own calls raise, and `InvalidError` for keys and values of other
-    types than the map's, before anything is applied, and for rows that it reads and that are not of these types."""
+    types than the map's, before anything is applied, and for rows that it reads and that are not of these types.
 
-    def __init__(self, rows: MapRows, name: str, key: type[K], value: type[V] | ValueCodec[V]) -> None:
-        self.name = name
-        self._rows = rows
-        self._keys = KeyCodec(key)
-        self._values = value_codec(value)
+    A map with indexes is written in transactions of its own. Their writes raise `UniqueError`, and `InvalidError`
+    unless the indexes that are stored are those that were declared."""
 
-    name: str
-    """As it was given."""
+    def __init__(self, kind: MapType[K, V], home: MapHome, default_ttl: Duration | None) -> None:
+        super().__init__(kind)
+        if default_ttl is not None:
+            life_ms(default_ttl)
+        self._home = home
+        self._rows = SourceRows(home.reads)
+        self._default_ttl = default_ttl
+        self._building: Building[V] = Building(kind, home.transact)
+        self._plain = home.transact.space.plain_writes.of(kind.layout.prefix)
 
-    async def get(self, key: K, *, durable: bool = False) -> V | None:
-        """The value of ``key``, or ``None``."""
-        found = await self._rows.get(self._keys.pack(key), durable=durable)
-        return None if found is None else self._decoded(found, key)
+    @contextmanager
+    def _one_point(self, durable: bool) -> Iterator[RowReads]:
+        with one_point(self._home.reads, durable) as rows:
+            yield rows
 
-    async def get_many(self, keys: Sequence[K], *, durable: bool = False) -> list[V | None]:
-        """The values of ``keys`` in their order, all of one read point."""
-        found = await self._rows.get_many([self._keys.pack(key) for key in keys], durable=durable)
-        return [None if data is None else self._decoded(data, key) for data, key in zip(found, keys, strict=True)]
+    # ---- writes
 
     def put(
         self, key: K, value: V, *, ttl: Duration | None = None, await_durable: bool = True, if_absent: bool = False
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Set ``key`` to ``value``, which is encoded at the call. With ``if_absent`` only if the key is not there; else
         `ConflictError`."""
-        packed, data = self._keys.pack(key), self._encoded(value)
-        if if_absent is False:
-            return self._rows.put(packed, data, ttl=ttl, await_durable=await_durable)
-        return self._rows.put(packed, data, ttl=ttl, await_durable=await_durable, if_absent=if_absent)
+        kind = self._kind
+        row, data = kind.keys.pack(key), kind.encoded(value)
+        if kind.indexes:
+            entries = entries_of(kind.indexes, value, row)
+            return self._put_indexed(row, data, entries, ttl, await_durable, if_absent)
+        return self._put(row, data, self._default_ttl if ttl is None else ttl, await_durable, if_absent)
 
-    def delete(self, key: K, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+    async def _put(
+        self, row: bytes, data: bytes, ttl: Duration | None, await_durable: bool, if_absent: bool
+    ) -> WriteHandle:
+        plain = self._plain
+        if not plain.allowed and not await self._may_write_plainly():
+            return await self._put_indexed(row, data, {}, ttl, await_durable, if_absent)
+        with plain:
+            key = self._kind.layout.rows + row
+            if if_absent is False:
+                return await self._home.writes.put(key, data, ttl=ttl, await_durable=await_durable)
+            return await self._home.writes.put(key, data, ttl=ttl, await_durable=await_durable, if_absent=if_absent)
+
+    async def _put_indexed(
+        self,
+        row: bytes,
+        data: bytes,
+        entries: Entries,
+        ttl: Duration | None,
+        await_durable: bool,
+        if_absent: bool,
+    ) -> WriteHandle:
+        if type(if_absent) is not bool:
+            raise InvalidError(f"if_absent is True or False, not {if_absent!r}", outcome="not_applied")
+
+        async def put(rows: IndexedRows[V]) -> None:
+            if if_absent and await rows.get(row) is not None:
+                raise present(self._kind, row)
+            await rows.put(row, data, entries, ttl)
+
+        return (await self._in_transaction(put, await_durable))[0]
+
+    async def delete(self, key: K, *, await_durable: bool = True) -> WriteHandle:
         """Remove ``key``; no error if it is not there."""
-        return self._rows.delete(self._keys.pack(key), await_durable=await_durable)
+        kind = self._kind
+        row = kind.keys.pack(key)
+        if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
+            return (await self._in_transaction(lambda rows: rows.delete(row), await_durable))[0]
+        with self._plain:
+            return await self._home.writes.delete(kind.layout.rows + row, await_durable=await_durable)
 
     async def update(
         self,
@@ -127,63 +157,127 @@ class Map(Generic[K, V]):
     ) -> V | None:
         """Set ``key`` to what ``function`` makes of its value (``None``: it is not there); ``None`` deletes it. Returns
         what it made. ``function`` may be called again, as of `Db.update`."""
+        kind = self._kind
         if not callable(function):
             raise InvalidError(f"update takes a function, not {type(function).__name__}", outcome="not_applied")
+        row = kind.keys.pack(key)
+        if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
+            return await self._update_indexed(row, key, function, ttl, await_durable)
         made: V | None = None
 
         def encoded(data: bytes | None) -> bytes | None:
             nonlocal made
-            made = function(None if data is None else self._decoded(data, key))
-            return None if made is None else self._encoded(made)
+            made = function(None if data is None else kind.decoded(data, key))
+            return None if made is None else kind.encoded(made)
 
-        await self._rows.update(self._keys.pack(key), encoded, ttl=ttl, await_durable=await_durable)
+        with self._plain:
+            life = self._default_ttl if ttl is None else ttl
+            await self._home.writes.update(kind.layout.rows + row, encoded, ttl=life, await_durable=await_durable)
         return made
 
-    async def page(
+    async def _update_indexed(
         self,
-        *,
-        after: str | None = None,
-        limit: int = PAGE_ROWS,
-        prefix: tuple[Any, ...] = (),
-        reverse: bool = False,
-        durable: bool = False,
-    ) -> Page[K, V]:
-        """The next ``limit`` rows, at most 10,000, whose keys begin with the parts ``prefix``; ``reverse``: the last
-        ones first.
+        row: bytes,
+        key: K,
+        function: Callable[[V | None], V | None],
+        ttl: Duration | None,
+        await_durable: bool,
+    ) -> V | None:
+        async def update(rows: IndexedRows[V]) -> V | None:
+            data = await rows.get(row)
+            made = function(None if data is None else self._kind.decoded(data, key))
+            if made is not None:
+                await rows.put(row, self._kind.encoded(made), rows.entries_of(made, row), ttl)
+            elif data is not None:
+                await rows.delete(row)
+            return made
 
-        after: `Page.next` of the page before, of the same prefix and direction. A cursor names a key: it stays good
-        whatever is written, and rows that stay are given once"""
-        if type(limit) is not int or not 0 < limit <= MOST_ROWS:
-            raise InvalidError(f"limit is a number of rows from 1 to {MOST_ROWS}, not {limit!r}")
-        if type(reverse) is not bool:
-            raise InvalidError(f"reverse is True or False, not {reverse!r}")
-        start, end = self._keys.span(prefix)
-        scope = self._rows.prefix + start + bytes([reverse])
-        if after is not None:
-            last = key_of(scope, after, start, end)
-            start, end = (start, last) if reverse else (last + b"\0", end)
-        found: list[tuple[bytes, bytes]] = []
-        async with aclosing(self._rows.scan(start, end, reverse=reverse, limit=limit + 1, durable=durable)) as scan:
-            async for row in scan:
-                found.append(row)
-        following = cursor_of(scope, found[limit - 1][0]) if len(found) > limit else None
-        items: list[tuple[K, V]] = []
-        for packed, data in found[:limit]:
-            key = self._keys.unpack(packed)
-            items.append((key, self._decoded(data, key)))
-        return Page(items, following)
+        return (await self._in_transaction(update, await_durable))[1]
 
-    def _encoded(self, value: V) -> bytes:
-        try:
-            return self._values.encode(value)
-        except (ValueError, TypeError) as error:
-            raise InvalidError(f"map {self.name!r} cannot store the value: {error}", outcome="not_applied") from error
+    async def touch(self, key: K, *, ttl: Duration | None = None, await_durable: bool = True) -> bool:
+        """Let the row of ``key`` live for ``ttl`` from now on, or for the default; whether it is there. As
+        `Db.touch`."""
+        kind, home = self._kind, self._home
+        row, life = kind.keys.pack(key), self._default_ttl if ttl is None else ttl
+        if not kind.indexes and (self._plain.allowed or await self._may_write_plainly()):
+            with self._plain:
+                touched = await home.writes.touch(kind.layout.rows + row, ttl=life, await_durable=await_durable)
+            return touched.value is not None
+        if life is None and home.transact.space.default_life_ms is None:
+            raise InvalidError("touch takes ttl, because the map has no default", outcome="not_applied")
 
-    def _decoded(self, data: bytes, key: object) -> V:
-        try:
-            return self._values.decode(data)
-        except (ValueError, TypeError) as error:
-            raise InvalidError(f"row {key!r} of map {self.name!r} has a value of another type: {error}") from error
+        async def touch(rows: IndexedRows[V]) -> bool:
+            data = await rows.get(row)
+            if data is not None:
+                await rows.put(row, data, rows.entries_of(kind.decoded(data, key), row), life)
+            return data is not None
 
-    def __repr__(self) -> str:
-        return f"<Map {self.name!r} of {self._keys.shown}>"
+        return (await self._in_transaction(touch, await_durable))[1]
+
+    # ---- transactions, batches, snapshots
+
+    @overload
+    def within(self, place: Transaction) -> MapTransaction[K, V]: ...
+    @overload
+    def within(self, place: WriteBatch) -> MapBatch[K, V]: ...
+    @overload
+    def within(self, place: Snapshot) -> MapView[K, V]: ...
+    def within(
+        self, place: Transaction | WriteBatch | Snapshot
+    ) -> MapTransaction[K, V] | MapBatch[K, V] | MapView[K, V]:
+        """The map in a transaction, a batch or a snapshot of its database, beside whatever else is there."""
+        space = self._home.transact.space
+        if isinstance(place, Transaction):
+            check_space(self._kind, place, space)
+            return MapTransaction(self._kind, place, self._default_ttl)
+        if isinstance(place, WriteBatch):
+            return MapBatch(self._kind, place, space, self._default_ttl)
+        return view_within(self._kind, self._home.reads, place)
+
+    # ---- indexes
+
+    async def build(self, *, progress: Callable[[BuildProgress], object] | None = None) -> int:
+        """Build the indexes that are declared and not built; how many rows that took. Nothing to do otherwise.
+
+        progress: called after each step of some hundred rows
+
+        Writers go on meanwhile. What a call that failed or was cancelled has done stays, and the next one goes on
+        there. Raises `UniqueError` if two rows have one key in a unique index: change one of them, and call it
+        again."""
+        if progress is not None and not callable(progress):
+            raise InvalidError(f"progress is a function, not {type(progress).__name__}", outcome="not_applied")
+        return await self._building.build(progress or (lambda _: None))
+
+    async def drop_index(self, name: str) -> int:
+        """Drop an index that is stored; how many entries it had. Raises `NotFoundError` if there is none.
+
+        A handle that declares it is refused meanwhile, and registers it anew afterwards. After an error call it
+        again."""
+        return await self._building.drop(name)
+
+    # ---- parts
+
+    async def _may_write_plainly(self) -> bool:
+        """Whether the map is known to have no index."""
+        plain, kind = self._plain, self._kind
+        if plain.allowed is None:
+            stored = kind.catalogue_of(await self._rows.get(kind.layout.catalogue, False))
+            if plain.allowed is None:
+                plain.allowed = not stored
+        return plain.allowed
+
+    async def _in_transaction(
+        self, write: Callable[[IndexedRows[V]], Awaitable[T]], await_durable: bool
+    ) -> tuple[WriteHandle, T]:
+        """``write`` in a transaction, repeated after conflicts."""
+        kind, transact = self._kind, self._home.transact
+
+        async def run(tx: Transaction) -> tuple[WriteHandle, T]:
+            rows = IndexedRows(kind, tx, self._default_ttl)
+            await rows.admit()
+            result = await write(rows)
+            return (tx._apply_now() or await tx._apply()), result
+
+        handle, result = await transact.transact(run, RETRIES, "serializable", False)
+        await transact.settled(handle, await_durable)
+        return handle, result

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms
-from slate_async.database.maps.map import Map
+from slate_async.database.maps.index import Index
+from slate_async.database.maps.map import Map, MapHome
+from slate_async.database.maps.map_type import map_type
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces.clearing import ScansAndWrites, delete_rows
-from slate_async.database.namespaces.prefix import MAP, MAP_ROWS, NAMESPACE, prefix_of, whole
+from slate_async.database.namespaces.prefix import MAP, NAMESPACE, prefix_of, whole
 from slate_async.database.namespaces.reads import NamespaceReads
 from slate_async.database.namespaces.transaction import NamespaceTransaction
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
@@ -91,12 +93,18 @@ class Namespace(NamespaceReads[WriterReads]):
         return Namespace(self._writes, self._reads, self._transact, prefix, inherited)
 
     def map(
-        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], default_ttl: Duration | None = None
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V] | ValueCodec[V],
+        indexes: Iterable[Index[V]] = (),
+        default_ttl: Duration | None = None,
     ) -> Map[K, V]:
         """The typed map ``name`` in this namespace: see `Db.map`."""
-        prefix = self._prefix + prefix_of(MAP, name) + MAP_ROWS
+        kind = map_type(name, self._prefix + prefix_of(MAP, name), key, value, indexes)
         inherited = self._default_ttl if default_ttl is None else default_ttl
-        return Map(Namespace(self._writes, self._reads, self._transact, prefix, inherited), name, key, value)
+        return Map(kind, MapHome(self._writes, self._reads, self._transact), inherited)
 
     def _ttl(self, ttl: Duration | None) -> Duration | None:
         return self._default_ttl if ttl is None else ttl

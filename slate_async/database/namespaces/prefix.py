@@ -10,8 +10,6 @@ from slate_async.engine.read.bounds import KeyRange, key_range, successor_of_pre
 from slate_async.errors import InvalidError
 
 NAMESPACE, MAP = b"\xfe", b"\xfd"
-MAP_ROWS = b"\x01"
-"""Follows the prefix of a map; other bytes are kept for its indexes."""
 MAX_NAME_BYTES = 255
 
 

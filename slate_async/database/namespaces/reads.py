@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from slate_async.arguments import BytesLike, sought_key
-from slate_async.database.namespaces.prefix import NAMESPACE, prefix_of, span_of
+from slate_async.database.maps.index import Index
+from slate_async.database.maps.map_type import map_type
+from slate_async.database.maps.value_codec import ValueCodec
+from slate_async.database.maps.within import MapView
+from slate_async.database.namespaces.prefix import MAP, NAMESPACE, prefix_of, span_of
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
 from slate_async.engine.read.bounds import key_range
@@ -18,6 +22,8 @@ from slate_async.engine.read.splits import SPLIT_BYTES, Split
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.types import Row
 
+K = TypeVar("K")
+V = TypeVar("V")
 S = TypeVar("S", bound=ReadSource)
 H = TypeVar("H", bound=HistorySource)
 
@@ -134,6 +140,12 @@ class NamespaceView(NamespaceReads[HistorySource]):
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` in this one."""
         return NamespaceView(self._reads, self._prefix + prefix_of(NAMESPACE, name))
+
+    def map(
+        self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()
+    ) -> MapView[K, V]:
+        """The typed map ``name`` in this namespace: see `Db.map`."""
+        return MapView(map_type(name, self._prefix + prefix_of(MAP, name), key, value, indexes), self._reads)
 
     def __repr__(self) -> str:
         return f"<NamespaceView {self._prefix!r}>"

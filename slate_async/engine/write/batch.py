@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, MERGE, PUT, RowLimits
@@ -22,12 +23,17 @@ class BatchRows(NamedTuple):
     nbytes: int
 
 
+BatchStep: TypeAlias = Callable[[object], Awaitable[None]]
+"""Writes rows in the transaction that it is given: rows of a typed map, which have to look at indexes."""
+
+
 class WriteBatch:
     """Collects puts, deletes and operands. Later ones win over earlier ones of the same key. May be written repeatedly.
+    Rows of maps, by `Map.within`, come after the others.
 
     Keys and values are checked and copied at the call (`InvalidError`, a ``ValueError``)."""
 
-    __slots__ = ("_keys", "_kinds", "_nbytes", "_ttls_ms", "_values")
+    __slots__ = ("_keys", "_kinds", "_nbytes", "_steps", "_ttls_ms", "_values")
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
@@ -35,6 +41,7 @@ class WriteBatch:
         self._kinds = bytearray()
         self._ttls_ms: list[int | None] | None = None
         self._nbytes = 0
+        self._steps: list[BatchStep] = []
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written; with
@@ -67,6 +74,10 @@ class WriteBatch:
         self.put(key, operand, ttl=ttl)
         self._kinds[-1] = MERGE
 
+    def _add_step(self, step: BatchStep, nbytes: int) -> None:
+        self._steps.append(step)
+        self._nbytes += nbytes
+
     def _add_ttl(self, life: int | None) -> None:
         if self._ttls_ms is None:
             self._ttls_ms = [None] * len(self._keys)
@@ -78,12 +89,12 @@ class WriteBatch:
         return self._nbytes
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._keys) + len(self._steps)
 
     def clear(self) -> None:
         """Empty the batch for reuse."""
         self._keys, self._values, self._kinds = [], [], bytearray()
-        self._ttls_ms, self._nbytes = None, 0
+        self._ttls_ms, self._nbytes, self._steps = None, 0, []
 
     def __repr__(self) -> str:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"
@@ -107,6 +118,7 @@ def prefixed(batch: WriteBatch, prefix: bytes, default_ttl: Duration | None) -> 
     ``default_ttl``. Raises `InvalidError` for a key that becomes too long."""
     made = WriteBatch()
     made._keys = [key_bytes(prefix + key) for key in batch._keys]
+    made._steps = batch._steps.copy()
     made._values, made._kinds = batch._values.copy(), bytearray(batch._kinds)
     made._nbytes = batch._nbytes + len(prefix) * len(made._keys)
     made._ttls_ms = None if batch._ttls_ms is None else batch._ttls_ms.copy()

@@ -1,0 +1,71 @@
+"""`MapType`: what a map is, wherever it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from slate_async.arguments import sought_key
+from slate_async.database.maps.catalogue import Catalogue
+from slate_async.database.maps.catalogue import decoded as decoded_catalogue
+from slate_async.database.maps.index import Index, IndexEntries, entries_of
+from slate_async.database.maps.key_codec import KeyCodec
+from slate_async.database.maps.layout import MapLayout, layout_of
+from slate_async.database.maps.value_codec import ValueCodec, value_codec
+from slate_async.errors import InvalidError
+from slate_async.types import MAX_KEY_BYTES
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(Generic[K, V]):
+    """Its name, where it lies, its types and its indexes."""
+
+    name: str
+    layout: MapLayout
+    keys: KeyCodec[K]
+    values: ValueCodec[V]
+    indexes: dict[str, IndexEntries[V]]
+
+    def encoded(self, value: V) -> bytes:
+        """``value`` as it is stored. Raises `InvalidError` for one of another type."""
+        try:
+            return self.values.encode(value)
+        except (ValueError, TypeError) as error:
+            raise InvalidError(f"map {self.name!r} cannot store the value: {error}", outcome="not_applied") from error
+
+    def decoded(self, data: bytes, key: object) -> V:
+        """The value of the row ``key``. Raises `InvalidError` if it is of another type."""
+        try:
+            return self.values.decode(data)
+        except (ValueError, TypeError) as error:
+            raise InvalidError(f"row {key!r} of map {self.name!r} has a value of another type: {error}") from error
+
+    def decoded_row(self, row: bytes, data: bytes) -> V:
+        """As `decoded`, of a packed key."""
+        try:
+            return self.values.decode(data)
+        except (ValueError, TypeError):
+            return self.decoded(data, self.keys.unpack(row))
+
+    def catalogue_of(self, data: bytes | None) -> Catalogue:
+        """What ``data`` says of its indexes."""
+        return decoded_catalogue(data, self.name)
+
+    def row_key(self, key: K) -> bytes:
+        """The stored key of ``key``."""
+        stored = self.layout.rows + self.keys.pack(key)
+        return stored if len(stored) <= MAX_KEY_BYTES else sought_key(stored)
+
+
+def map_type(
+    name: str, prefix: bytes, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]]
+) -> MapType[K, V]:
+    """Of the map whose stored keys begin with ``prefix``. Raises `InvalidError` for types that a map cannot have."""
+    layout = layout_of(prefix)
+    if isinstance(indexes, Index) or not isinstance(indexes, Iterable):
+        raise InvalidError(f"indexes are several of slate_async.Index, not {indexes!r}")
+    return MapType(name, layout, KeyCodec(key), value_codec(value), entries_of(indexes, name, layout, value))
