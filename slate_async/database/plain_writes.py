@@ -7,8 +7,6 @@
 | `False` | every write is a transaction that reads which indexes there are | nothing |
 
 Ordering rule: an index is registered after `end`, so no row that was written without it comes after its registration.
-
-Rule 36: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class Transact:
         """Apply ``rows``, and what ``steps`` write in a transaction, in one step."""
 
         async def run(tx: Transaction) -> WriteHandle:
-            tx.take(rows)
+            tx._take(rows)
             for step in steps:
                 await step(tx)
             return await tx._apply()

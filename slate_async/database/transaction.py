@@ -266,7 +266,7 @@ class Transaction:
             self._check(writes=True)
         self._writes[key] = (None, None)
 
-    def take(self, rows: BatchRows) -> None:
+    def _take(self, rows: BatchRows) -> None:
         """Write all of ``rows``, which are checked and have their times to live."""
         lives = rows.ttls_ms or repeat(None)
         for key, value, kind, life in zip(rows.keys, rows.values, rows.kinds, lives, strict=False):

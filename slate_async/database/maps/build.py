@@ -3,8 +3,6 @@
 Writers give the rows that they write their entries from the registration on. A step gives the next rows theirs, and
 notes the last of them under a key of its own, so a build that is called again goes on there. The last step has read
 that no row follows, and makes the index ``ready`` in the same commit.
-
-Rule 36: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -108,7 +106,7 @@ class Building(Generic[V]):
         return deleted
 
     async def _mark(self, tx: Transaction, name: str, *, dropping: bool) -> None:
-        """The index is being dropped, or it is gone."""
+        """The index is being dropped, or is out of the catalogue."""
         kind = self._kind
         stored: Catalogue = dict(kind.catalogue_of(await Transaction.get(tx, kind.layout.catalogue)))
         found = stored.pop(name, None)

@@ -2,8 +2,6 @@
 
 Index and rows are read at one point. An entry counts only if its row is there and makes that entry: so what was written
 past the map, or has expired, is not shown.
-
-Rule 36: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

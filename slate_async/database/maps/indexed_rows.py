@@ -9,8 +9,6 @@
 Invariant: at every sequence number from its registration on, an index has the entries of all rows that were written
 since, and of those before as far as it is built. What step 1 and 2 read is judged by the commit, so a row that was
 written meanwhile, or an index that was registered or dropped, is a conflict.
-
-Rule 36: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ class IndexedRows(Generic[V]):
     async def put(self, row: bytes, data: bytes, entries: Entries, ttl: Duration | None) -> None:
         """Set the row. Raises `UniqueError`; after any error nothing of it is in the transaction."""
         await self.admit()
-        gone = await self._gone(row, entries)
+        outdated = await self._outdated(row, entries)
         for name, entry in entries.items():
             if entry is not None and self._kind.indexes[name].unique:
                 await self._check_unique(self._kind.indexes[name], entry, row)
@@ -90,7 +88,7 @@ class IndexedRows(Generic[V]):
             if key is not None:
                 key_bytes(key, tx._space.limits)
         Transaction.put(tx, self._kind.layout.rows + row, data, ttl=life)
-        for entry in gone:
+        for entry in outdated:
             Transaction.delete(tx, entry)
         for entry in entries.values():
             if entry is not None:
@@ -99,9 +97,9 @@ class IndexedRows(Generic[V]):
     async def delete(self, row: bytes) -> None:
         """Remove the row, if it is there."""
         await self.admit()
-        gone = await self._gone(row, {})
+        outdated = await self._outdated(row, {})
         Transaction.delete(self._tx, self._kind.layout.rows + row)
-        for entry in gone:
+        for entry in outdated:
             Transaction.delete(self._tx, entry)
 
     async def add(self, index: IndexEntries[V], row: bytes, value: V, ttl: float | None) -> None:
@@ -113,7 +111,7 @@ class IndexedRows(Generic[V]):
             await self._check_unique(index, entry, row)
         Transaction.put(self._tx, entry, row, ttl=FOREVER if ttl is None else ttl)
 
-    async def _gone(self, row: bytes, entries: Mapping[str, bytes | None]) -> list[bytes]:
+    async def _outdated(self, row: bytes, entries: Mapping[str, bytes | None]) -> list[bytes]:
         """The entries of the stored row that the row has no longer."""
         kind = self._kind
         if not kind.indexes:
@@ -122,15 +120,15 @@ class IndexedRows(Generic[V]):
         if old is None:
             return []
         value = kind.decoded_row(row, old)
-        gone: list[bytes] = []
+        outdated: list[bytes] = []
         for name, index in kind.indexes.items():
             entry = index.entry_of(value, row)
             if entry is None or entry == entries.get(name):
                 continue
             # of a unique index that is being built it may be that of another row
             if not index.unique or await Transaction.get(self._tx, entry) == row:
-                gone.append(entry)
-        return gone
+                outdated.append(entry)
+        return outdated
 
     async def _check_unique(self, index: IndexEntries[V], entry: bytes, row: bytes) -> None:
         holder = await Transaction.get(self._tx, entry)

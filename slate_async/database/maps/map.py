@@ -1,7 +1,4 @@
-"""`Map`: rows of a database as objects: keys are tuples, values are models, and indexes find them, too.
-
-Rule 36: docs/design/protocol-rules.md
-"""
+"""`Map`: rows of a database as objects: keys are tuples, values are models, and indexes find them, too."""
 
 from __future__ import annotations
 
