@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slate_async.cli.output import Output, counted
+from slate_async.cli.output import Output, counted, utc
 from slate_async.collections.overview.views import HoldView, Overview
 
 BAR = 24
@@ -13,8 +13,10 @@ def draw(output: Output, found: Overview) -> None:
     """Print it, a table for each part."""
     who = f"epoch {found.epoch}" if found.epoch else "no controller yet"
     state = ", deleted" if found.deleted else ""
+    created = "" if found.created_ms is None else f" created {utc(found.created_ms)}"
     output.line(
-        f"{found.name}: {found.appends}, times {found.time}, life {found.life}, version {found.version}, {who}{state}"
+        f"{found.name}: {found.appends}, times {found.time}, life {found.life}{created}, version {found.version},"
+        f" {who}{state}"
     )
     output.line(
         f"lower {found.lower} ≤ since {found.since} ≤ bound {found.bound}; upper {found.upper}, readable to"

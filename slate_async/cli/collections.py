@@ -19,6 +19,7 @@ from slate_async.cli.collection_reading import parse_frontier, schema_of_collect
 from slate_async.cli.collection_rows import DIFF, UpdatesFile, rows_of
 from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.exit_codes import OK
+from slate_async.cli.output import utc
 from slate_async.cli.session import Session
 from slate_async.cli.sources import Format
 from slate_async.collections.core.errors import SumError
@@ -183,6 +184,7 @@ def fields_of(info: slate_async.CollectionInfo | slate_async.DamagedCollection) 
         "time": info.time,
         "appends": info.appends,
         "data": "bytes" if isinstance(info.data, type) else {field.name: _type(field) for field in info.data},
+        "created": None if info.created_ms is None else utc(info.created_ms),
     }
 
 
@@ -200,7 +202,7 @@ async def show_list(session: Session) -> int:
         return OK
     if not found:
         session.output.note(f"there is no collection in {session.path}")
-    columns = ("name", "state", "life", "time", "appends", "data")
+    columns = ("name", "state", "life", "time", "appends", "data", "created")
     rows = [[_cell(fields.get(column, "")) for column in columns] for fields in found]
     session.output.table("collections", columns, rows)
     for fields in found:
@@ -210,6 +212,8 @@ async def show_list(session: Session) -> int:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
     return ", ".join(f"{name}:{kind}" for name, kind in value.items()) if isinstance(value, Mapping) else str(value)
 
 

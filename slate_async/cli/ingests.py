@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ import typer
 from slate_async.cli.context import finish
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.exit_codes import OK, AppliedError
-from slate_async.cli.output import Output, counted
+from slate_async.cli.output import Output, counted, utc
 from slate_async.cli.session import Session
 from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
 from slate_async.engine.ingest.rows import COLUMNS
@@ -249,15 +248,15 @@ def _show(output: Output, info: IngestInfo) -> None:
 def _row(info: IngestInfo) -> tuple[str, ...]:
     known = "rows" not in _unknown(info)
     rows, deletes = (f"{number:,}" if known else "-" for number in (info.rows, info.deletes))
-    return (info.job_id, info.state, rows, deletes, str(info.seq or "-"), _time(info.since_ms))
+    return (info.job_id, info.state, rows, deletes, str(info.seq or "-"), utc(info.since_ms))
 
 
 def _fields(info: IngestInfo) -> dict[str, Any]:
     unknown = _unknown(info)
     fields = {name: value for name, value in asdict(info).items() if name not in unknown}
     times = {
-        "since": _time(fields.pop("since_ms")),
-        "expires": None if (expire_ms := fields.pop("expire_ms")) is None else _time(expire_ms),
+        "since": utc(fields.pop("since_ms")),
+        "expires": None if (expire_ms := fields.pop("expire_ms")) is None else utc(expire_ms),
     }
     if fields.pop("digest") is not None:
         fields["digest"] = f"{info.digest:016x}"
@@ -269,7 +268,3 @@ def _unknown(info: IngestInfo) -> frozenset[str]:
     if info.state in ("pending", "applied"):  # a pending one with a number is in, and may not be reported yet
         return frozenset() if info.seq else frozenset({"seq"})
     return frozenset({"rows", "deletes", "ssts", "size", "seq"})
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

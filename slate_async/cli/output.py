@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -125,6 +126,11 @@ def harmless(text: str, keep: str = "") -> str:
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def utc(milliseconds: int) -> str:
+    """A time in ms since the epoch, as people write it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
 
 
 def counted(count: int, noun: str) -> str:

@@ -157,7 +157,7 @@ class Collection:
 
         Raises `NotFoundError`, `CorruptionError`, `UnavailableError`."""
         async with self._stores() as stores:
-            return await look(stores.reading(), stores.life.number)
+            return await look(stores.reading(), stores.life.number, stores.life.created_ms)
 
     async def expire_reader(self, reader: str) -> None:
         """Take its hold from a reader that somebody left behind: what it still reads fails from then on. A hold whose

@@ -23,6 +23,8 @@ class CollectionInfo:
     time: ``"u64"``, or ``"u64x2"`` for pairs
     appends: ``"definite"``, or ``"compare"`` if each append says where the one before it ended
     data: ``bytes``, or the schema of the data columns
+    created_ms: when this life was created, in ms since the epoch by the clock of the process that did; ``None`` if an
+        older release created it
     """
 
     name: str
@@ -31,6 +33,7 @@ class CollectionInfo:
     time: Literal["u64", "u64x2"]
     appends: Literal["definite", "compare"]
     data: type[bytes] | pa.Schema
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ def info_of(name: str, life: Life) -> CollectionInfo:
         time=schema.kind.value,
         appends=life.appends.value,
         data=bytes if is_bytes else schema.data,
+        created_ms=life.created_ms,
     )
 
 

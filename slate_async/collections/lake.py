@@ -87,7 +87,8 @@ class Lake(LoopHandle):
         schema, kind = schema_of(data, time), appends_of(appends)
         collection = self.collection(name)
         for _ in range(LIVES):
-            life = Life(self._context.runtime.ids.uuid(), 0, LifeState.OPEN, schema, kind)
+            runtime = self._context.runtime
+            life = Life(runtime.ids.uuid(), 0, LifeState.OPEN, schema, kind, runtime.clock.now_ms())
             found = await self._context.supervisor.run(f"creation of {name}", self._created(name, life))
             try:
                 return await collection._open(found, partial(_open_alike, collection, difference(life, found), note))

@@ -106,6 +106,7 @@ INDEX = Index(
     byte_updates((b"a", 0, 1), (b"f", 0, 1), (b"f", 0, 1), (b"x", 0, 1)).select(["data"]),
 )
 LIFE = Life(COLLECTION, 1, LifeState.OPEN, BYTES, Appends.DEFINITE)
+CREATED_LIFE = replace(LIFE, created_ms=1_790_000_000_123)
 COLUMNS_LIFE = Life(OTHER_COLLECTION, 4, LifeState.DELETED, ORDERS, Appends.COMPARE)
 HOLD = Hold(7, frontier(40), 30_000, TOKEN, beat=3, note="worker 4")
 CRITICAL = Hold(None, frontier((0, 5), (3, 0)), None, TOKEN, note="billing", revoked=True, token="invoice 7")
@@ -198,6 +199,9 @@ SAMPLES: dict[str, Sample] = {
         CRITICAL, lambda: encode_hold(CRITICAL), lambda data: decode_hold(data, PAIRS, object_name="h")
     ),
     "register": Sample(LIFE, lambda: encode_life(LIFE), lambda data: decode_life(data, object_name="l")),
+    "register-created": Sample(
+        CREATED_LIFE, lambda: encode_life(CREATED_LIFE), lambda data: decode_life(data, object_name="l")
+    ),
     "register-columns": Sample(
         COLUMNS_LIFE, lambda: encode_life(COLUMNS_LIFE), lambda data: decode_life(data, object_name="l"), False
     ),

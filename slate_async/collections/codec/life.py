@@ -46,6 +46,8 @@ class Life:
 
     uuid: of this life; in every pending batch
     number: counts the lives of one id from 1; its folder
+    created_ms: when it was created, in ms since the epoch by the clock of the process that did; ``None``: by an older
+        release, which did not say so
     unknown: fields of newer versions, kept as they are
     """
 
@@ -54,6 +56,7 @@ class Life:
     state: LifeState
     schema: UpdateSchema
     appends: Appends
+    created_ms: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
@@ -67,6 +70,8 @@ def encode_life(life: Life) -> bytes:
         "times": life.schema.kind.value,
         "appends": life.appends.value,
     }
+    if life.created_ms is not None:
+        body["created_ms"] = life.created_ms
     if life.schema == UpdateSchema.of_bytes(life.schema.kind):
         body["data"] = BYTES
     else:
@@ -87,7 +92,11 @@ def decode_life(data: Buffer, *, object_name: str) -> Life:
             updates = UpdateSchema.of_bytes(kind) if schema is None else UpdateSchema(kind, _read_schema(schema))
         except (pa.ArrowException, OSError) as error:
             raise ValueError(str(error)) from error
+        created_ms = body.pop("created_ms", None)
+        if not isinstance(created_ms, int | None):
+            raise ValueError(f"it was created at {created_ms!r}")
         return Life(
+            created_ms=created_ms,
             uuid=UUID(bytes=body.pop("uuid")),
             number=body.pop("life"),
             state=LifeState(body.pop("state")),

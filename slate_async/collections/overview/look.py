@@ -28,8 +28,8 @@ from slate_async.runtime.concurrent import map_bounded
 READS_AT_ONCE = 16
 
 
-async def look(context: ReaderContext, life: int) -> Overview:
-    """The collection as it is now; ``life``: the number of its life.
+async def look(context: ReaderContext, life: int, created_ms: int | None = None) -> Overview:
+    """The collection as it is now; ``life``: the number of its life, which was created at ``created_ms``.
 
     Raises `CorruptionError` for a head that is damaged, `UnavailableError`."""
     listing = await list_all(context)
@@ -62,6 +62,7 @@ async def look(context: ReaderContext, life: int) -> Overview:
         shards=tuple(_shards(context, head, pending)),
         holds=tuple(_holds(context, listing, head, stored)),
         garbage=await _garbage(context, listing, pending, head, lowest, picture),
+        created_ms=created_ms,
     )
 
 

@@ -77,6 +77,7 @@ class Overview:
     lower, upper, since, bound: frontiers of the head, see `slate_async.collections.core.area.Area`
     reach: how far readers can read, with what is pending
     floor: versions from it on are kept; ``retained``: how many there are besides the head
+    created_ms: as in `slate_async.CollectionInfo`
     """
 
     name: str
@@ -99,3 +100,4 @@ class Overview:
     shards: tuple[Shard, ...]
     holds: tuple[HoldView, ...]
     garbage: GarbageView
+    created_ms: int | None = None

@@ -76,7 +76,8 @@ def test_inspect_shows_layers_shards_and_holds(slate: Run, path: str) -> None:
             [hold] = found["holds"]
             assert (hold["note"], hold["since"]) == ("view", "0")
             said = (await asyncio.to_thread(slate, "collection", "inspect", "orders", path=path)).out
-            assert "orders: definite, times u64, life 1, version 0, no controller yet" in said
+            assert "orders: definite, times u64, life 1 created 20" in said
+            assert ", version 0, no controller yet" in said
             assert "main\t5\t1\t" in said
             assert "\tview\t" in said
             line = (await asyncio.to_thread(slate, "collection", "readers", "orders", path=path)).out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def written(tmp_path: Path, name: str, text: str) -> str:
 def test_collections_are_created_and_listed(slate: Run, path: str) -> None:
     options = ("--json",)
     [made] = slate("collection", "create", "pairs", "--time", "u64x2", path=path, options=options).objects
+    created = made.pop("created")
+    assert datetime.fromisoformat(created).tzinfo is not None
     assert made == {
         "name": "pairs",
         "state": "open",
@@ -60,7 +63,12 @@ def test_collections_are_created_and_listed(slate: Run, path: str) -> None:
     assert [shown["name"] for shown in found] == ["chain", "pairs"]
     assert (found[0]["appends"], found[0]["data"]) == ("compare", {"n": "int64!"})
     lines = slate("collection", "list", path=path).out.splitlines()
-    assert lines == ["chain\topen\t1\tu64\tcompare\tn:int64!", "pairs\topen\t1\tu64x2\tdefinite\tbytes"]
+    assert [line.rpartition("\t")[0] for line in lines] == [
+        "chain\topen\t1\tu64\tcompare\tn:int64!",
+        "pairs\topen\t1\tu64x2\tdefinite\tbytes",
+    ]
+    assert lines[1].endswith(f"\t{created}")
+    assert f"life 1 created {created}, version 0" in slate("collection", "inspect", "pairs", path=path).out
     other = slate("collection", "create", "pairs", path=path)
     assert (other.code, "with time 'u64x2', not 'u64'" in other.err) == (2, True)
 

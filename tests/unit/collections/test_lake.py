@@ -27,7 +27,7 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.settings.collections import CollectionSettings
-from tests.engine import StoreInHand, settle, until
+from tests.engine import START_MS, StoreInHand, settle, until
 from tests.unit.collections.lake import fast_runtime, pace_of
 
 ORDERS = pa.schema([pa.field("customer", pa.string(), nullable=False), pa.field("total", pa.int64())])
@@ -256,7 +256,7 @@ async def test_it_begins_anew_and_knows_nothing_of_the_life_before(
         await append(lake.collection("orders"), [(("ada", 7), 1, 1)], 3)
         async with await second.snapshot(2) as snapshot:
             assert (await snapshot.to_arrow()).num_rows == 1
-    assert [(info.life, info.appends) for info in await lake.list()] == [(2, "compare")]
+    assert [(info.life, info.appends, info.created_ms) for info in await lake.list()] == [(2, "compare", START_MS)]
     await reader.expire()
     await lake.delete("orders")
     left = [key for key in await keys(store) if "merged_areas" not in key]

@@ -14,7 +14,15 @@ from pyarrow import ipc
 from tests.support.collection_bytes import COLLECTION, ORDERS, OTHER_COLLECTION, TOKEN, UPDATES
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "collections"
-KINDS = {"version": 1, "version-tombstone": 1, "hold": 2, "hold-critical": 2, "register": 3, "index": 4}
+KINDS = {
+    "version": 1,
+    "version-tombstone": 1,
+    "hold": 2,
+    "hold-critical": 2,
+    "register": 3,
+    "register-created": 3,
+    "index": 4,
+}
 
 
 def test_a_pending_batch() -> None:
@@ -75,6 +83,7 @@ def test_a_register() -> None:
         "times": "u64",
         "uuid": COLLECTION.bytes,
     }
+    assert body_of("register-created") == {**body_of("register"), "created_ms": 1_790_000_000_123}
     columns = body_of("register-columns")
     assert (columns["uuid"], columns["times"], columns["data"]) == (OTHER_COLLECTION.bytes, "u64x2", "columns")
     assert ipc.read_schema(pa.py_buffer(columns["schema"])) == ORDERS.data
