@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import HandleResources
+from slate_async.database.increment import Increment, increment
 from slate_async.database.maps.index import Index
 from slate_async.database.maps.map import Map
 from slate_async.database.maps.value_codec import ValueCodec
@@ -45,7 +46,7 @@ from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer, WriterHost
 from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
-from slate_async.merge_operators.guarded import Guarded
+from slate_async.merge_operators.guarded import needed
 from slate_async.storage.log.extent import LogExtent
 from slate_async.types import DELETE, MERGE, PUT, RowLimits
 
@@ -184,19 +185,34 @@ class Db(OpenDatabase[WriterReads]):
         operator. Otherwise as `put`."""
         own = key_bytes(key, self._limits)
         value = value_bytes(operand, self._limits)
-        self._merging.check(value)
+        needed(self._writer.state.merging).check(value)
         life = self._default_life_ms if ttl is None else life_ms(ttl)
         return self._write_row(own, value, MERGE, life, await_durable)
 
-    @property
-    def _merging(self) -> Guarded:
-        found = self._writer.state.merging
-        if found is None:
-            raise InvalidError(
-                "the database has no merge operator; one is chosen when a database is created (merge_operator)",
-                outcome="not_applied",
-            )
-        return found
+    def increment(
+        self,
+        key: BytesLike,
+        by: int = 1,
+        *,
+        ttl: Duration | None = None,
+        token: BytesLike | None = None,
+        token_ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, int]:
+        """Add ``by`` (64 bits, signed) to the number in ``key`` (see `pack_i64`; 0 if it is not there); the new number.
+        Beyond 64 bits it wraps.
+
+        An update (see `update`), so it needs no merge operator, and unlike `merge` it reads.
+
+        token: a key of the caller's. The same batch puts the new number there. If it is there already, nothing is
+        added, and its number is the answer: so an increment that is repeated with its token counts once
+        token_ttl: how long the token is kept; longer than the increment may be repeated
+
+        Raises `InvalidError` if ``key`` or ``token`` holds something else. Otherwise as `put`."""
+        own = key_bytes(key, self._limits)
+        known = None if token is None else key_bytes(token, self._limits)
+        lives = [self._default_life_ms if given is None else life_ms(given) for given in (ttl, token_ttl)]
+        return increment(self._transact, Increment(own, by, lives[0], known, lives[1]), await_durable)
 
     def update(
         self,
@@ -240,7 +256,7 @@ class Db(OpenDatabase[WriterReads]):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
         rows = rows_of(batch, self._limits, self._default_life_ms)
         if MERGE in rows.kinds:
-            merging = self._merging
+            merging = needed(self._writer.state.merging)
             for operand, kind in zip(rows.values, rows.kinds, strict=True):
                 if kind == MERGE:
                     merging.check(operand)

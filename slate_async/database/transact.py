@@ -57,6 +57,15 @@ class UpdateHandle(WriteHandle):
     value: bytes | None
     """What the key has now; ``None``: the update deleted it, or left it absent."""
 
+    @classmethod
+    def of(cls, handle: WriteHandle, value: bytes | None) -> UpdateHandle:
+        """The handle of an update that was applied as ``handle`` says."""
+        kind = _NothingUpdated if isinstance(handle, NoRowsHandle) else UpdateHandle
+        made = handle_of(handle.seq, handle._create_ms, handle._group, kind)
+        assert isinstance(made, UpdateHandle)
+        made.value = value
+        return made
+
     def __repr__(self) -> str:
         return f"<UpdateHandle seq={self.seq}{' durable' if self.is_durable else ''}>"
 
@@ -158,20 +167,35 @@ class Transact:
         queued = self._queued(key)
         made = None if queued else self._update_now(key, function, life_ms)
         if made is None:
-            if not space.takes_turns:
-                made = await self._update(key, function, life_ms)
-            else:
-                turn = await space.turns.take(key)
-                try:
-                    if queued and not space.shut_out:
-                        made = self._update_now(key, function, life_ms)
-                    if made is None:
-                        made = await self._update(key, function, life_ms)
-                finally:
-                    if turn is not None:
-                        space.turns.give(turn)
+
+            async def in_turn() -> UpdateHandle:
+                made = self._update_now(key, function, life_ms) if queued and not space.shut_out else None
+                return await self._update(key, function, life_ms) if made is None else made
+
+            made = await self._in_turn(key, in_turn)
         await self.settled(made, await_durable)
         return made
+
+    async def queued(
+        self, key: bytes, attempt: Callable[[Transaction], Awaitable[UpdateHandle]], await_durable: bool
+    ) -> UpdateHandle:
+        """An update of ``key`` by ``attempt``, which may read and write other keys, and applies the transaction."""
+        self.space.check("not_applied")
+        self._stats.updates += 1
+        made = await self._in_turn(key, lambda: self._until_applied(attempt))
+        await self.settled(made, await_durable)
+        return made
+
+    async def _in_turn(self, key: bytes, step: Callable[[], Awaitable[T]]) -> T:
+        space = self.space
+        if not space.takes_turns:
+            return await step()
+        turn = await space.turns.take(key)
+        try:
+            return await step()
+        finally:
+            if turn is not None:
+                space.turns.give(turn)
 
     def _queued(self, key: bytes) -> bool:
         """Whether a change of ``key`` has to wait for others."""
@@ -196,7 +220,7 @@ class Transact:
         if new is None and value is None:
             return self._nothing(writer.sequencer.newest_group)
         handle = writer.sequencer.row_now(key, new or b"", DELETE if new is None else PUT, life_ms)
-        return None if handle is None else _updated(handle, new)
+        return None if handle is None else UpdateHandle.of(handle, new)
 
     async def _update(
         self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None
@@ -208,7 +232,7 @@ class Transact:
                 tx.put(key, new, ttl=math.inf if life_ms is None else life_ms / 1000)
             elif value is not None:
                 tx.delete(key)
-            return _updated(await tx._apply(), new)
+            return UpdateHandle.of(await tx._apply(), new)
 
         return await self._until_applied(attempt)
 
@@ -316,11 +340,3 @@ class Transact:
     @property
     def _stats(self) -> TransactionStats:
         return self.space.reads.writer.transactions.stats
-
-
-def _updated(handle: WriteHandle, value: bytes | None) -> UpdateHandle:
-    kind = _NothingUpdated if isinstance(handle, NoRowsHandle) else UpdateHandle
-    made = handle_of(handle.seq, handle._create_ms, handle._group, kind)
-    assert isinstance(made, UpdateHandle)
-    made.value = value
-    return made

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, sought_key, value_bytes
 from slate_async.codec.columns import NO_EXPIRY
+from slate_async.database.transaction_operands import OwnOperands, OwnRow, OwnWrite, add_operand, own_row, rows_of
 from slate_async.database.transaction_scan import TransactionScan
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.bounds import key_range
@@ -30,7 +31,7 @@ from slate_async.engine.transactions.turns import Turn
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.errors import ClosedError, ConflictError, InvalidError
-from slate_async.types import DELETE, MAX_KEY_BYTES, NEEDS_IO, PUT, NeedsIO, Row, RowHit
+from slate_async.types import DELETE, MAX_KEY_BYTES, MERGE, NEEDS_IO, PUT, NeedsIO, Row, RowHit
 
 Isolation: TypeAlias = Literal["serializable", "snapshot"]
 """``serializable``: as if transactions had run one after the other; ``snapshot``: of two that write the same key, one
@@ -38,9 +39,6 @@ fails, and what others write to keys that were only read does not matter."""
 
 JUDGED_AT_ONCE_ROWS = 1_024
 """Of so many rows since a transaction began it is judged without a look whether others want a turn."""
-
-OwnWrite: TypeAlias = tuple[bytes | None, int | None]
-"""The value, ``None`` for a delete, and the time to live in milliseconds."""
 
 
 class Transaction:
@@ -108,7 +106,8 @@ class Transaction:
         if self._writes:
             own = self._writes.get(key)
             if own is not None:
-                return own[0]
+                value = own[0]
+                return await self._merged(key, value) if isinstance(value, OwnOperands) else value
         if self._not_begun:
             if key in space.turns:
                 await self._take_turn(key)
@@ -186,7 +185,14 @@ class Transaction:
             for key in others:
                 if values[key] is not None:
                     self._value_of(key, await self._hit(key))
-        return [self._writes[key][0] if key in self._writes else values[key] for key in keys]
+        for key in set(keys).intersection(self._writes):
+            own = self._writes[key][0]
+            values[key] = await self._merged(key, own) if isinstance(own, OwnOperands) else own
+        return [values[key] for key in keys]
+
+    async def _merged(self, key: bytes, own: OwnOperands) -> bytes:
+        hit = await self._read_row(key) if own.on_stored else None
+        return own.merged(key, None if hit is None else hit.value)
 
     def get_row(self, key: BytesLike) -> Coroutine[Any, Any, Row | None]:
         """As `get`, with sequence number, creation time and expiry time. A row that the transaction wrote itself has
@@ -270,12 +276,24 @@ class Transaction:
         """Write all of ``rows``, which are checked and have their times to live."""
         lives = rows.ttls_ms or repeat(None)
         for key, value, kind, life in zip(rows.keys, rows.values, rows.kinds, lives, strict=False):
+            if kind == MERGE:
+                add_operand(self._writes, key, OwnRow(value, MERGE, life), self._writer.state.merging)
+                continue
             if kind not in (PUT, DELETE) or (kind == DELETE and value):
                 raise InvalidError(
-                    "a batch with rows of maps has only puts and deletes of single keys beside them",
-                    outcome="not_applied",
+                    "a batch with rows of maps has only rows of single keys beside them", outcome="not_applied"
                 )
             self._writes[key] = (None, None) if kind == DELETE else (value, life)
+
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None) -> None:
+        """Merge ``operand`` into ``key`` when the transaction commits: see `Db.merge`. It reads nothing, so what others
+        write to the key is no conflict under ``"serializable"``."""
+        space = self._space
+        key, operand = key_bytes(key, space.limits), value_bytes(operand, space.limits)
+        if not self._open or self._tracked.evicted is not None:
+            self._check(writes=True)
+        life = space.default_life_ms if ttl is None else life_ms(ttl)
+        add_operand(self._writes, key, OwnRow(operand, MERGE, life), self._writer.state.merging)
 
     # ---- its end
 
@@ -323,6 +341,8 @@ class Transaction:
             self._end()
             raise
         for key, (value, life) in writes.items():
+            if isinstance(value, OwnOperands):
+                return None
             handle = (
                 sequencer.row_now(key, b"", DELETE, life) if value is None else sequencer.row_now(key, value, PUT, life)
             )
@@ -374,12 +394,12 @@ class Transaction:
             transactions.check(tracked, points, spans, after)
 
         check()
-        if len(writes) == 1:
-            [(key, (value, life))] = writes.items()
-            kind, stored = (DELETE, b"") if value is None else (PUT, value)
-            handle = sequencer.row_now(key, stored, kind, life)
-            return await sequencer.row(key, stored, kind, life, check) if handle is None else handle
-        return await sequencer.batch(_rows_of(writes), check)
+        [(key, write), *more] = writes.items()
+        row = None if more else own_row(write)
+        if row is None:
+            return await sequencer.batch(rows_of(writes), check)
+        handle = sequencer.row_now(key, *row)
+        return await sequencer.row(key, *row, check) if handle is None else handle
 
     def _read_only(self) -> WriteHandle:
         """Nothing was written: it cannot conflict, and is durable when all that it may have read is."""
@@ -470,12 +490,3 @@ class Transaction:
 
     def __repr__(self) -> str:
         return f"<Transaction seq={self.seq}{'' if self._open else ' over'}>"
-
-
-def _rows_of(writes: dict[bytes, OwnWrite]) -> BatchRows:
-    """The rows of a commit: one for each key, its last write."""
-    values = [b"" if value is None else value for value, _ in writes.values()]
-    kinds = bytes(DELETE if value is None else PUT for value, _ in writes.values())
-    ttls = [ttl for _, ttl in writes.values()]
-    nbytes = sum(map(len, writes)) + sum(map(len, values))
-    return BatchRows(list(writes), values, kinds, None if not any(ttls) else ttls, nbytes)

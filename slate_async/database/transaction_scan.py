@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from slate_async.database.transaction_operands import OwnOperands
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.source import SnapshotReads
@@ -24,7 +25,7 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         self,
         source: SnapshotReads,
         span: KeyRange,
-        own: Sequence[tuple[bytes, bytes | None]],
+        own: Sequence[tuple[bytes, bytes | OwnOperands | None]],
         reverse: bool,
         limit: int | None,
         check: Callable[[], None],
@@ -101,9 +102,11 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         if stored is not None and stored[0] != own[0] and (stored[0] > own[0]) == self._reverse:
             self._next = None
             return stored
+        base = None
         if stored is not None and stored[0] == own[0]:
-            self._next = None
-        return self._own.pop()
+            base, self._next = stored[1], None
+        key, value = self._own.pop()
+        return key, value.merged(key, base) if isinstance(value, OwnOperands) else value
 
     async def _end(self) -> None:
         try:

@@ -34,6 +34,16 @@ def merging(name: str | None, *, of: str = "the database", numbered_by_newest: b
     return None if name is None else Guarded(merge_operator(name, of=of), numbered_by_newest=numbered_by_newest)
 
 
+def needed(found: Guarded | None) -> Guarded:
+    """``found``, for a write of operands. Raises `InvalidError` if the database has no operator."""
+    if found is None:
+        raise InvalidError(
+            "the database has no merge operator; one is chosen when a database is created (merge_operator)",
+            outcome="not_applied",
+        )
+    return found
+
+
 class Guarded:
     """``operator``, whose answers are checked.
 

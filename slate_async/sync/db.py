@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
@@ -90,6 +91,20 @@ class Db(OpenDatabase[asynchronous.Db]):
         loop's thread, and may be called again."""
         made = self._loop.run(self._handle.update, key, function, ttl=ttl, await_durable=await_durable)
         return UpdateHandle(self._loop, made)
+
+    def increment(
+        self,
+        key: BytesLike,
+        by: int = 1,
+        *,
+        ttl: Duration | None = None,
+        token: BytesLike | None = None,
+        token_ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> int:
+        """Add ``by`` to the number in ``key``; the new number. Repeated with the same ``token``, it counts once."""
+        call = partial(self._handle.increment, ttl=ttl, token=token, token_ttl=token_ttl)
+        return self._loop.run(call, key, by, await_durable=await_durable)
 
     def touch(self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True) -> UpdateHandle:
         """Let the row of ``key`` live for ``ttl`` from now on; without, for the setting ``default_ttl_ms``."""

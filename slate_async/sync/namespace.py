@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from slate_async.arguments import BytesLike, Duration
@@ -126,6 +127,27 @@ class Namespace(NamespaceReads):
         """Set ``key`` to what ``function`` makes of its value; ``None`` deletes it."""
         made = self._loop.run(self._namespace.update, key, function, ttl=ttl, await_durable=await_durable)
         return UpdateHandle(self._loop, made)
+
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> WriteHandle:
+        """Merge ``operand`` into ``key`` without reading it, by the database's merge operator."""
+        made = self._loop.run(self._namespace.merge, key, operand, ttl=ttl, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
+    def increment(
+        self,
+        key: BytesLike,
+        by: int = 1,
+        *,
+        ttl: Duration | None = None,
+        token: BytesLike | None = None,
+        token_ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> int:
+        """Add ``by`` to the number in ``key``; the new number. Repeated with the same ``token``, it counts once."""
+        call = partial(self._namespace.increment, ttl=ttl, token=token, token_ttl=token_ttl)
+        return self._loop.run(call, key, by, await_durable=await_durable)
 
     def touch(self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True) -> UpdateHandle:
         """Let the row of ``key`` live for ``ttl`` from now on, or for the default."""

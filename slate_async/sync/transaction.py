@@ -101,6 +101,10 @@ class Transaction:
         """Set ``key`` when the transaction commits."""
         self._loop.call(self._transaction.put, key, value, ttl=ttl)
 
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None) -> None:
+        """Merge ``operand`` into ``key`` when the transaction commits."""
+        self._loop.call(self._transaction.merge, key, operand, ttl=ttl)
+
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         self._loop.call(self._transaction.delete, key)

@@ -67,6 +67,23 @@ class Writes(ScansAndWrites, Protocol):
     ) -> Coroutine[Any, Any, UpdateHandle]:
         """See `slate_async.Db.touch`."""
 
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """See `slate_async.Db.merge`."""
+
+    def increment(
+        self,
+        key: BytesLike,
+        by: int = 1,
+        *,
+        ttl: Duration | None = None,
+        token: BytesLike | None = None,
+        token_ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, int]:
+        """See `slate_async.Db.increment`."""
+
 
 class Namespace(NamespaceReads[WriterReads]):
     """Made by `Db.namespace`. Methods, arguments and errors are those of `Db`; keys are those of the namespace.
@@ -154,6 +171,29 @@ class Namespace(NamespaceReads[WriterReads]):
         """Let the row of ``key`` live for ``ttl`` from now on, or for the default. As `Db.touch`."""
         own = self._prefix + key_bytes(key)
         return self._writes.touch(own, ttl=self._ttl(ttl), await_durable=await_durable)
+
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Merge ``operand`` into ``key``. As `Db.merge`."""
+        own = self._prefix + key_bytes(key)
+        return self._writes.merge(own, operand, ttl=self._ttl(ttl), await_durable=await_durable)
+
+    def increment(
+        self,
+        key: BytesLike,
+        by: int = 1,
+        *,
+        ttl: Duration | None = None,
+        token: BytesLike | None = None,
+        token_ttl: Duration | None = None,
+        await_durable: bool = True,
+    ) -> Coroutine[Any, Any, int]:
+        """Add ``by`` to the number in ``key``; ``token`` is a key of the namespace. As `Db.increment`."""
+        own = self._prefix + key_bytes(key)
+        known = None if token is None else self._prefix + key_bytes(token)
+        lives = {"ttl": self._ttl(ttl), "token_ttl": self._ttl(token_ttl)}
+        return self._writes.increment(own, by, token=known, await_durable=await_durable, **lives)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Apply the rows ``batch`` has at this call atomically."""

@@ -67,6 +67,10 @@ class NamespaceTransaction(Transaction):
         """Set ``key`` when the transaction commits."""
         super().put(self._prefix + key_bytes(key), value, ttl=self._default_ttl if ttl is None else ttl)
 
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None) -> None:
+        """Merge ``operand`` into ``key`` when the transaction commits."""
+        super().merge(self._prefix + key_bytes(key), operand, ttl=self._default_ttl if ttl is None else ttl)
+
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         super().delete(self._prefix + key_bytes(key))
