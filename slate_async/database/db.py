@@ -100,7 +100,7 @@ class Db(OpenDatabase[WriterReads]):
             updates=self._updates,
             guard=self._guard,
         )
-        self._watch_source = WriterSource(opened.writer, self._feeds.ingested)
+        self._watch_source = WriterSource(opened.writer, self._feeds.ingested, context.runtime.clock)
         self._watches = Watches(
             self._watch_source,
             self._feeds,

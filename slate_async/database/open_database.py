@@ -118,5 +118,7 @@ class OpenDatabase(Handle, Reads[S]):
 
     async def _close_feeds(self) -> None:
         """Before the handle closes on purpose: what they retain is released."""
+        if self._watches is not None:
+            await self._watches.aclose()
         if self._feeds is not None:
             await self._feeds.close()

@@ -11,6 +11,7 @@ from tests.simulation.rules.region_table import REGION_SWITCHES
 from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.rules.transaction_table import TRANSACTION_SWITCHES
+from tests.simulation.rules.watch_table import WATCH_SWITCHES
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.engine import DUEL, ENGINE, INGEST
 from tests.simulation.scenarios.engine.outages import OUTAGES
@@ -41,6 +42,7 @@ ENGINE_SWITCHES = (
     *OUTAGE_SWITCHES,
     *STANDBY_SWITCHES,
     *TRANSACTION_SWITCHES,
+    *WATCH_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
 ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)

@@ -15,6 +15,7 @@ from functools import partial
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.ingested import IngestedRows
+from slate_async.engine.changes.order import shared_by_key
 from slate_async.engine.changes.read_ahead import ReadAhead, StateName
 from slate_async.engine.changes.selection import Selected, SeqSource, select
 from slate_async.engine.changes.spill import Spill
@@ -92,7 +93,10 @@ class History:
         """Rows above ``after`` that were alive at the floor, up to it or less; expiry is judged now. Raises as
         `exact`."""
         floor = self.state.history_floor
-        return await self._found([SeqSource(after + 1, floor, partial(self._alive, after))], after, floor)
+        found = await self._found([SeqSource(after + 1, floor, partial(self._alive, after))], after, floor)
+        if found.rows is None:
+            return found
+        return replace(found, rows=await self._runtime.offload.run(partial(shared_by_key, found.rows)))
 
     async def _found(self, sources: Sequence[SeqSource], after: int, until: int) -> Selected:
         if self._rest is not None and self._rest.after == after:

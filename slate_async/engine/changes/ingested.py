@@ -1,20 +1,24 @@
 """The rows of one ingest, part by part. They share one sequence number and were never in the log.
 
-They come SST by SST in the order of their keys, so an ingest of any size takes little memory. After a compaction they
-stand among others; then they are looked for there, by that. A part may end between two versions of a key.
+They come in the order of their keys, whatever the SSTs are in which they stand: a job's own follow one another, and
+those of a compaction, in which they stand among others, are merged. So a key says how far somebody has got (rule
+33), and memory is bounded by the levels of SSTs.
+
+Rule 33: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 
 import numpy as np
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
-from slate_async.engine.read.merge import first_row_after, key_at
+from slate_async.engine.read.merge import MergedRows, Stream, key_at
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.reader import SstReader
 
@@ -30,46 +34,72 @@ class IngestedRows:
         self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader], span: KeyRange = EVERY_KEY
     ) -> None:
         self.seq = seq
-        self._span = span
-        self._left = [sst for sst in reversed(ssts) if span.overlaps(sst.first_key, sst.last_key)]
-        self._open = open_sst
-        self._last: tuple[bytes, int] | None = None
-        """Key and sequence number of the row that was looked at last."""
-        self._reader: SstReader | None = None
-
-    @property
-    def over(self) -> bool:
+        self.over = False
         """Whether all rows were given."""
-        return not self._left
+        self._start, self._end = span.start, span.end
+        self._lanes = lanes([sst for sst in ssts if span.overlaps(sst.first_key, sst.last_key)])
+        self._open = open_sst
+        self._readers: dict[bytes, SstReader] = {}  # by object id
 
     async def next(self) -> list[Columns]:
         """The next rows, perhaps none. Raises `MissingError`, `CorruptionError`, `UnavailableError`."""
-        if self.over:
-            return []
-        sst = self._left[-1]
-        reader = self._reader or self._open(sst)
-        start = self._span.start if self._last is None else self._last[0]
         found: list[Columns] = []
         nbytes = 0
-        async with aclosing(read_batches(reader, start, self._span.end, read_bytes=READ_BYTES)) as batches:
-            async for batch in batches:
-                unseen = self._unseen(batch)
-                if not len(unseen):
-                    continue
-                rows = unseen if sst.min_seq == sst.max_seq else unseen.take(np.flatnonzero(unseen.seqs == self.seq))
-                if len(rows):
-                    found.append(rows)
-                nbytes += unseen.nbytes
+        if self.over:
+            return found
+        async with aclosing(self._rows()) as batches:
+            async for rows in batches:
+                found.append(rows)
+                nbytes += rows.nbytes
                 if nbytes >= PART_BYTES:
-                    self._reader, self._last = reader, (key_at(unseen, -1), int(unseen.seqs[-1]))
+                    self._go_on_behind(key_at(rows, -1))
                     return found
-        self._left.pop()
-        self._reader = self._last = None
+        self.over = True
+        self._readers.clear()
         return found
 
-    def _unseen(self, batch: Columns) -> Columns:
-        """``batch``, which begins with the last key or above, without the rows that were looked at before."""
-        if self._last is None:
-            return batch
-        key, seq = self._last
-        return batch.slice(int((batch.seqs[: first_row_after(batch, key)] >= seq).sum()), len(batch))
+    def _go_on_behind(self, key: bytes) -> None:
+        self._start = key + b"\0"
+        for lane in self._lanes:
+            for sst in list(takewhile(lambda sst: sst.last_key <= key, lane)):
+                lane.remove(sst)
+                self._readers.pop(sst.object_id, None)
+
+    async def _rows(self) -> AsyncGenerator[Columns, None]:
+        """All that are left, in order; no batch is empty."""
+        if len(self._lanes) == 1:
+            async with aclosing(self._lane(self._lanes[0])) as batches:
+                async for rows in batches:
+                    yield rows
+            return
+        async with aclosing(MergedRows([Stream(self._lane(lane)) for lane in self._lanes])) as rounds:
+            async for joined in rounds:
+                yield joined.all()
+
+    async def _lane(self, ssts: Sequence[SstRef]) -> AsyncGenerator[Columns, None]:
+        for sst in ssts:
+            if sst.object_id not in self._readers:
+                self._readers[sst.object_id] = self._open(sst)
+            batches = read_batches(self._readers[sst.object_id], self._start, self._end, read_bytes=READ_BYTES)
+            async with aclosing(batches):
+                async for batch in batches:
+                    rows = batch if sst.min_seq == sst.max_seq else self._own(batch)
+                    if len(rows):
+                        yield rows
+
+    def _own(self, batch: Columns) -> Columns:
+        """Those of ``batch`` that are the ingest's: one of a key at most."""
+        own = batch.seqs == self.seq
+        return batch if own.all() else batch.take(np.flatnonzero(own))
+
+
+def lanes(ssts: Sequence[SstRef]) -> list[list[SstRef]]:
+    """``ssts`` in as few lists as may be, in each of which their keys follow one another."""
+    found: list[list[SstRef]] = []
+    for sst in sorted(ssts, key=lambda sst: sst.first_key):
+        lane = next((lane for lane in found if lane[-1].last_key < sst.first_key), None)
+        if lane is None:
+            found.append([sst])
+        else:
+            lane.append(sst)
+    return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
+from uuid import UUID
 from weakref import WeakSet
 
 from metastores.protocol import Register
@@ -37,6 +38,7 @@ from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.edits.subscriptions import (
     OpenSubscription,
@@ -72,8 +74,8 @@ class Feeds:
         self._driver = driver
         self._register = register
         self._supervisor = supervisor
-        self._pinned = pinned
-        self._life_ms = life_ms
+        self.pinned = pinned
+        self.life_ms = life_ms
         self._updates = updates
         self._feed_context = FeedContext(guard, updates, supervisor, context.runtime.clock, context.runtime.offload)
         self._open: WeakSet[ChangeFeed] = WeakSet()
@@ -87,7 +89,7 @@ class Feeds:
     def open(self, options: FeedOptions) -> ChangeFeed:
         """A feed that has not begun. Raises `InvalidError`."""
         self._feed_context.guard.check()
-        options.check(pinned=self._pinned)
+        options.check(pinned=self.pinned)
         feed = ChangeFeed(partial(self._begin, options), self._feed_context, self._open.discard)
         self._open.add(feed)
         return feed
@@ -103,6 +105,16 @@ class Feeds:
             self._context, self._driver, self._register, state, SORT_MEMORY_BYTES, SORT_SPILL_BYTES, self.stats
         )
         return reading.history(state).ingest(seq, ssts)
+
+    def new_id(self) -> UUID:
+        """For the name of a subscription that is nobody else's."""
+        return self._context.runtime.ids.uuid()
+
+    async def forget(self, subscription: str) -> None:
+        """Remove a subscription, if it is there. Raises `UnavailableError`."""
+        found = subscription_named(await self._driver.existing(), subscription)
+        if found is not None:
+            await self._driver.commit(DeleteCheckpoints(frozenset((found.id,))))
 
     def metrics(self) -> dict[str, int | float]:
         """By dotted name."""
@@ -128,7 +140,7 @@ class Feeds:
         until = options.until_seq
         if not options.follow:
             until = durable if until is None else min(durable, until)
-        if not self._pinned:
+        if not self.pinned:
             return Prefetcher(await self._unsubscribed(options, asked or 0), until, self._feed_context)
         subscription, made = await self._subscribe(options, asked)
         assert made.checkpoint.feed is not None
@@ -148,7 +160,7 @@ class Feeds:
 
     async def _subscribe(self, options: FeedOptions, asked: int | None) -> tuple[Subscription, LoadedSubscription]:
         """The subscription of a feed, made or taken over, and the state it retains."""
-        life_ms = self._life_ms if options.subscription is None else lifetime_ms(options.subscription_lifetime)
+        life_ms = self.life_ms if options.subscription is None else lifetime_ms(options.subscription_lifetime)
         runtime = self._context.runtime
         head = await self._driver.existing()
         found = None if options.subscription is None else subscription_named(head, options.subscription)
@@ -178,7 +190,7 @@ class Feeds:
             made.checkpoint,
             self._driver,
             runtime,
-            pace_ms=self._life_ms,
+            pace_ms=self.life_ms,
             life_ms=life_ms,
             stats=self.stats,
             path=self._context.name,

@@ -1,8 +1,8 @@
 """Where rows in the order of their sequence numbers may be cut, and whether any is missing. Pure.
 
 Every row has a sequence number of its own and a `WriteBatch` is a range of them, but for the rows of an ingest, which
-share one. The rows of a `WriteBatch` were written in one millisecond, by one log object. So a cut where the
-write time changes, or where a log object ends, never tears one.
+share one, and come in the order of their keys. The rows of a `WriteBatch` were written in one millisecond, by one log
+object. So a cut where the write time changes, or where a log object ends, never tears one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from slate_async.codec.arrays import number_array
 from slate_async.codec.columns import Columns, concat
 from slate_async.errors import CorruptionError
 from slate_async.storage.manifest.state import SkippedSeqs
@@ -34,6 +37,15 @@ def up_to(rows: Columns, seq: int) -> Columns:
 def in_order(rows: Columns) -> Columns:
     """``rows`` by their sequence numbers; those that share one as they are."""
     return rows.take(np.argsort(rows.seqs, kind="stable"))
+
+
+def shared_by_key(rows: Columns) -> Columns:
+    """``rows``, which are in order; those that share a number, of an ingest, by their keys."""
+    if not (rows.seqs[1:] == rows.seqs[:-1]).any():
+        return rows
+    columns = pa.table({"seq": number_array(rows.seqs), "key": rows.keys})
+    order = pc.sort_indices(columns, sort_keys=[("seq", "ascending"), ("key", "ascending")])
+    return rows.take(order.to_numpy().astype(np.int64))
 
 
 def check_gapless(rows: Columns, after: int, *, shared_until: int, skipped: Iterable[SkippedSeqs], source: str) -> None:

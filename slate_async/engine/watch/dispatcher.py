@@ -3,7 +3,10 @@
 It works while there are watchers, and costs a writer nothing while there is none. Watchers that wait cost nothing for
 changes that do not match: prefixes are looked up by their lengths.
 
-Invariant: everything up to ``place`` was offered to each live watcher.
+Invariant: everything up to ``place`` was offered to each live watcher. One that has no room for a piece goes on from
+where that begins (rule 33).
+
+Rule 33: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -21,9 +24,6 @@ from slate_async.engine.write.completions import CompletionQueue
 from slate_async.errors import ClosedError, ConflictError, FencedError, SlateError, UnavailableError
 from slate_async.runtime.protocol import Clock
 
-PATIENCE_S = 10.0
-"""So long others wait for a watcher without room, where no place says what it has: inside an ingest that a feed
-reads."""
 RETRY_S = 1.0
 
 
@@ -40,10 +40,18 @@ class WatchStats:
 
 
 class Dispatcher:
-    """See the module docstring. ``lagging`` is called with each watcher that is behind from then on."""
+    """See the module docstring. ``lagging`` is called with each watcher that is behind from then on; ``pressed`` when
+    more is kept for those than the limits allow."""
 
     def __init__(
-        self, source: Source, limits: Limits, clock: Clock, stats: WatchStats, lagging: Callable[[Watcher], None]
+        self,
+        source: Source,
+        limits: Limits,
+        clock: Clock,
+        stats: WatchStats,
+        *,
+        lagging: Callable[[Watcher], None],
+        pressed: Callable[[], None],
     ) -> None:
         self.stats = stats
         self.recent = Recent(limits)
@@ -53,10 +61,10 @@ class Dispatcher:
         self._limits = limits
         self._clock = clock
         self._lagging = lagging
+        self._pressed = pressed
         self._live: dict[bytes, dict[Watcher, None]] = {}
         self._lengths: tuple[int, ...] = ()
         self._woken = CompletionQueue(lambda: None)
-        self._taken = asyncio.Event()
 
     # ---- watchers
 
@@ -101,10 +109,6 @@ class Dispatcher:
         """Those that go on from memory."""
         return [watcher for same in self._live.values() for watcher in same]
 
-    def taken(self) -> None:
-        """A watcher has taken something."""
-        self._taken.set()
-
     # ---- the task
 
     async def run(self) -> None:
@@ -123,10 +127,7 @@ class Dispatcher:
 
     async def dispatch(self, piece: Piece) -> None:
         """Bring ``piece`` to each live watcher it concerns, then let their tasks run."""
-        if piece.torn or piece.begin < self.recent.floor:
-            await self.until_room(self.live())
         begin, self.place = self.place, max(self.place, piece.end)
-        self.recent.add(piece)
         self.stats.changes += len(piece.changes)
         waiters: list[asyncio.Future[None]] = []
         for prefix, changes in self._by_prefix(piece.changes):
@@ -140,6 +141,9 @@ class Dispatcher:
                     self.stats.delivered += len(changes)
                 else:
                     self.stats.delivered += len(changes)
+        self.recent.add(piece)  # which those that have just fallen behind may need
+        if self.recent.pressed:
+            self._pressed()
         self._woken.add(waiters)
         await asyncio.sleep(0)
         while self._woken.busy:  # noqa: ASYNC110 - it ends within some turns
@@ -156,23 +160,6 @@ class Dispatcher:
                 if (prefix := change.key[:length]) in live and len(prefix) == length:
                     found.setdefault(prefix, []).append(change)
         return list(found.items())
-
-    async def until_room(self, watchers: Sequence[Watcher]) -> None:
-        """Wait until each of ``watchers`` has room; those that take nothing for long end."""
-        deadline = self._clock.monotonic() + PATIENCE_S
-        while full := [watcher for watcher in watchers if not watcher.has_room and watcher.failure is None]:
-            self._taken.clear()
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                for watcher in full:
-                    watcher.fail(lagged)
-                    self.remove(watcher)
-                return
-            try:
-                async with asyncio.timeout(left):
-                    await self._taken.wait()
-            except TimeoutError:
-                continue
 
     def _fall_behind(self, watcher: Watcher, begin: Place) -> None:
         """``watcher`` has no room for what follows ``begin``."""

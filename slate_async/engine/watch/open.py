@@ -10,21 +10,24 @@ from typing import Any
 
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.open import Feeds
-from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions, Initial
+from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions
 from slate_async.engine.changes.updates import Updates
 from slate_async.engine.watch.dispatcher import Dispatcher, WatchStats
 from slate_async.engine.watch.options import WatchOptions
 from slate_async.engine.watch.pieces import Limits, Place
-from slate_async.engine.watch.shared_feed import SharedFeed, same_error
-from slate_async.engine.watch.sources import FeedSource, Source, WriterSource
+from slate_async.engine.watch.session import same_error
+from slate_async.engine.watch.shared_feed import SharedFeed
+from slate_async.engine.watch.sources import FeedSource, Source
 from slate_async.engine.watch.watch import Watch
 from slate_async.engine.watch.watcher import Watcher
-from slate_async.engine.write.writer import Writer
 from slate_async.errors import ConflictError, InternalError, InvalidError, SlateError
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
+
+END_LIMIT_S = 10.0
+"""Closing waits no longer for what is retained to be let go."""
 
 
 class Watches:
@@ -51,19 +54,28 @@ class Watches:
         self._limits = limits
         self._watchers: dict[Watcher, None] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._sessions: set[asyncio.Task[None]] = set()
         self._renew()
 
     def _renew(self) -> None:
         """A dispatcher and a shared feed without watchers."""
-        self._dispatcher = Dispatcher(self._source, self._limits, self._clock, self.stats, self._fell_behind)
-        self._shared = SharedFeed(self._open_feed, self._dispatcher, self._clock)
+        self._dispatcher = Dispatcher(
+            self._source,
+            self._limits,
+            self._clock,
+            self.stats,
+            lagging=lambda watcher: self._shared.add(watcher),
+            pressed=lambda: self._shared.wake(),
+        )
+        self._shared = SharedFeed(self._feeds, self._dispatcher, self._clock, self._spawn_session)
 
-    def _fell_behind(self, watcher: Watcher) -> None:
-        self._shared.add(watcher)
-
-    def _open_feed(self, seq: int) -> ChangeFeed:
-        initial: Initial = "error" if seq else "snapshot"
-        return self._feeds.open(FeedOptions(seq, None, True, initial, None, None, SORT_MEMORY_BYTES, SORT_SPILL_BYTES))
+    def _spawn_session(self, work: Coroutine[Any, Any, None]) -> None:
+        """It ends by itself, soon after its last watcher."""
+        if self._supervisor.is_closing:
+            return work.close()
+        session = self._supervisor.spawn("watch feed", self._run(work), critical=False)
+        self._sessions.add(session)
+        session.add_done_callback(self._sessions.discard)
 
     # ---- watches
 
@@ -88,16 +100,15 @@ class Watches:
             self._dispatcher.start(watcher.place.seq)
             self._tasks = [
                 self._supervisor.spawn("watch dispatcher", self._run(self._dispatcher.run()), critical=False),
-                self._supervisor.spawn("watch feed", self._run(self._shared.run()), critical=False),
+                self._supervisor.spawn("watches behind", self._run(self._shared.run()), critical=False),
             ]
         if not self._dispatcher.admit(watcher):
             self._shared.add(watcher)
 
     def taken(self, watcher: Watcher) -> None:
         """See `Watching`."""
-        self._dispatcher.taken()
         if not watcher.live:
-            self._shared.taken()
+            self._shared.taken(watcher)
 
     def seq_of(self, watcher: Watcher) -> int:
         """See `Watching`."""
@@ -111,7 +122,6 @@ class Watches:
         watcher.drop()
         self._dispatcher.remove(watcher)
         self._shared.remove(watcher)
-        self._dispatcher.taken()
         if not self._watchers:
             self._stop()
 
@@ -124,10 +134,20 @@ class Watches:
             if watcher.live:
                 watcher.place = max(watcher.place, self._dispatcher.place)
                 self._dispatcher.remove(watcher)
+            self._shared.remove(watcher)
             if failure is not None:
                 watcher.fail(failure)
             watcher.wake()
         self._stop()
+
+    async def aclose(self) -> None:
+        """The database closes on purpose: end all, and let go of what they needed."""
+        tasks = self._tasks
+        self.end_all()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._sessions:
+            await asyncio.wait(self._sessions, timeout=END_LIMIT_S)
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """``work``; if it fails, every watch ends with that."""
@@ -160,11 +180,6 @@ class Watches:
             "watch.lost": stats.lost,
             "watch.feeds": stats.feeds,
         }
-
-
-def writer_source(writer: Writer, feeds: Feeds) -> WriterSource:
-    """The source beside a writer."""
-    return WriterSource(writer, feeds.ingested)
 
 
 def reader_source(shown_seq: Callable[[], int], feeds: Feeds) -> FeedSource:

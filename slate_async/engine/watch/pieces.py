@@ -1,8 +1,7 @@
 """What is dispatched to watchers: `Piece`, changes that follow one another, and `Place`, how far something has got.
 
-Rows of one ingest share a number. A writer dispatches them in the order of their keys, so a place inside an ingest is
-a key. A change feed gives them in any order: its pieces inside an ingest are *torn*, for no place says what of it is
-done.
+Rows of one ingest share a number. A writer and a change feed give them in the order of their keys, so a place inside
+an ingest is a key.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ from slate_async.engine.changes.change import Change
 
 CHANGE_BYTES = 400
 """About what a `Change` takes beside its key and value: the tuple, two floats, a number, two bytes objects."""
+
+KEPT_BYTES = 64 << 20
+"""So much is kept in memory for watchers that fall behind, until a subscription retains what they need."""
 
 
 class Place(NamedTuple):
@@ -45,11 +47,6 @@ class Piece:
     begin: Place
     end: Place
 
-    @property
-    def torn(self) -> bool:
-        """Whether more rows of the last one's number follow, nobody knows which."""
-        return bool(self.changes) and not self.end.covers(self.changes[-1])
-
     def above(self, place: Place) -> Piece:
         """The part behind ``place``."""
         if place <= self.begin:
@@ -76,7 +73,9 @@ class Limits:
 
 
 class Recent:
-    """The newest pieces, within limits, one after another: all changes behind ``floor``."""
+    """The newest pieces, within limits, one after another: all changes behind ``floor``.
+
+    keep: what is behind it stays beyond the limits, up to `KEPT_BYTES`; ``None``: nothing does"""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -84,6 +83,7 @@ class Recent:
         self._rows = 0
         self.nbytes = 0
         self.floor = Place(0)
+        self.keep: Place | None = None
 
     def restart(self, place: Place) -> None:
         """Nothing is kept; what comes next follows ``place``."""
@@ -92,16 +92,28 @@ class Recent:
         self.floor = place
 
     def add(self, piece: Piece) -> None:
-        """Keep ``piece``, and let the oldest go for that. What is torn is not kept."""
-        if piece.torn or piece.begin < self.floor:
-            self.restart(Place(piece.changes[-1].seq) if piece.changes else piece.end)
+        """Keep ``piece``, and let the oldest go for that."""
+        if piece.begin < self.floor:
+            self.restart(piece.end)
             return
         nbytes = size_of(piece.changes)
         self._pieces.append((piece, nbytes))
         self._rows += len(piece.changes)
         self.nbytes += nbytes
-        while self._pieces and (self._rows > self._limits.rows or self.nbytes > self._limits.nbytes):
-            oldest, freed = self._pieces.popleft()
+        self.trim()
+
+    @property
+    def pressed(self) -> bool:
+        """Whether more is kept than the limits allow."""
+        return bool(self._pieces) and (self._rows > self._limits.rows or self.nbytes > self._limits.nbytes)
+
+    def trim(self) -> None:
+        """Let the oldest go that are beyond the limits, and not to be kept."""
+        while self.pressed:
+            oldest, freed = self._pieces[0]
+            if self.keep is not None and oldest.end > self.keep and self.nbytes <= KEPT_BYTES:
+                return
+            self._pieces.popleft()
             self._rows -= len(oldest.changes)
             self.nbytes -= freed
             self.floor = oldest.end

@@ -1,8 +1,10 @@
 """What becomes durable, as a dispatcher takes it in: from a writer's memory, or from one change feed beside a reader.
 
-A writer's rows are noted in the step that acknowledges them, by table and row numbers, because they may leave the
-memtables in the same step. They are dispatched once the log holds them for good (``ack="flushed"`` acknowledges rows
+A writer's rows are noted in the step that acknowledges them (rule 33), by table and row numbers, for they may leave
+the memtables in the same step. They are dispatched once the log holds them for good (``ack="flushed"`` acknowledges rows
 before that). An ingest is noted in the step that adopts it, under a pin of the view that shows it.
+
+Rule 33: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from slate_async.engine.watch.pieces import Piece, Place, place_after
 from slate_async.engine.write.memtables import Segment
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
+from slate_async.runtime.protocol import Clock
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.memtable.memtable import Memtable
 
 INGEST_STEP_ROWS = 1_024
+RETRY_S = 1.0
 BACKLOG_BYTES = 64 << 20
 """So much may wait to be dispatched, kept in memory for that; what is more is left to the shared feed."""
 
@@ -88,9 +92,11 @@ class WriterSource:
         self,
         writer: Writer,
         ingested: Callable[[ManifestState, int, tuple[SstRef, ...]], IngestedRows],
+        clock: Clock,
     ) -> None:
         self.writer = writer
         self._ingested = ingested
+        self._clock = clock
         self._noted: deque[Noted] = deque()
         self._nbytes = 0
         self._wake = asyncio.Event()
@@ -197,16 +203,19 @@ class WriterSource:
     async def _ingest_pieces(self, noted: IngestRows) -> AsyncGenerator[Piece, None]:
         """The rows in the order of their keys. The edit that applied them was this writer's own, so they are durable.
 
-        Rows that cannot be read here now are left to the shared feed, which says why."""
+        Rows that are damaged are left to the shared feed, which says so."""
         if noted.ssts is None:
             self._skip(noted)
         assert noted.ssts is not None
-        rows = self._ingested(noted.state, noted.last_seq, tuple(sorted(noted.ssts, key=_first_key)))
+        rows = self._ingested(noted.state, noted.last_seq, noted.ssts)
         begin = self._place
         while not rows.over:
             try:
                 parts = await rows.next()
-            except (CorruptionError, UnavailableError):
+            except UnavailableError:  # nobody else has them for certain: they may be compacted already
+                await self._clock.sleep(RETRY_S)
+                continue
+            except CorruptionError:
                 self._skip(noted)
             for part in parts:
                 for start in range(0, len(part), INGEST_STEP_ROWS):
@@ -218,10 +227,6 @@ class WriterSource:
     def _skip(self, noted: IngestRows) -> NoReturn:
         self._place = Place(noted.last_seq)
         raise LostRowsError(noted.last_seq)
-
-
-def _first_key(sst: SstRef) -> bytes:
-    return sst.first_key
 
 
 def _ingests_after(before: int, manifest: ManifestState) -> list[tuple[int, tuple[SstRef, ...] | None]]:
@@ -276,12 +281,11 @@ class FeedSource:
 
 
 async def feed_pieces(feed: ChangeFeed, begin: Place) -> AsyncGenerator[Piece, None]:
-    """What ``feed``, which has begun, gives behind ``begin``; never ends. Inside an ingest the pieces are torn. After
-    `UnavailableError` another iterator goes on."""
+    """What ``feed``, which has begun, gives behind ``begin``, for ever. After `UnavailableError` call it again."""
     rows = aiter(feed)
     assert isinstance(rows, Rows)
     while (ready := await rows.more()) is not None:
         changes = list(ready)
-        end = max(begin, Place(feed.seq))
-        yield Piece(changes, begin, end)
+        end = max(begin, Place(feed.seq), place_after(changes[-1], feed.seq))
+        yield Piece([change for change in changes if not begin.covers(change)] if begin.key else changes, begin, end)
         begin = end

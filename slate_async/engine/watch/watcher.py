@@ -2,7 +2,7 @@
 
 | state  | changes come from                      | it ends when                                      | next state |
 |--------|----------------------------------------|---------------------------------------------------|------------|
-| behind | the shared feed, while there is room   | it has got as far as what is kept in memory       | live       |
+| behind | a shared feed, while there is room     | it has got as far as what is kept in memory       | live       |
 | live   | the dispatcher, as they become durable | there is no room, or what comes next is not there | behind     |
 
 Invariant: every change behind its first place that matches was handed out, is in the queue, or is behind ``place``;
@@ -70,16 +70,22 @@ class Watcher:
         """What it gets next, if that is here."""
         return self._queue[0][0][0] if self._queue else None
 
-    def offer(self, piece: Piece, matching: Sequence[Change] | None = None, nbytes: int = 0) -> bool:
+    def offer(
+        self, piece: Piece, matching: Sequence[Change] | None = None, nbytes: int = 0, *, beyond: bool = False
+    ) -> bool:
         """Queue what matches of ``piece``, which begins at or before `place`; ``matching`` of ``nbytes``, if somebody
-        knows that already. ``False``: there is no room."""
+        knows that already. ``False``: there is no room, and it is not to go ``beyond``."""
         if matching is None or self.place > piece.begin:
             piece = piece.above(self.place)
             matching = piece.matching(self.prefix)
             nbytes = size_of(matching)
         if matching:
             limits = self._limits
-            if self._queue and (self._rows + len(matching) > limits.rows or self._nbytes + nbytes > limits.nbytes):
+            if (
+                self._queue
+                and not beyond
+                and (self._rows + len(matching) > limits.rows or self._nbytes + nbytes > limits.nbytes)
+            ):
                 return False
             self._queue.append((matching, nbytes))
             self._rows += len(matching)

@@ -9,7 +9,9 @@ import pytest
 
 import slate_async as slate
 from slate_async.engine.changes.change import Change
+from slate_async.objectstore.memory import MemoryStore
 from tests.engine import CONTIGUOUS, KINDS, Kind, memory_store, open_db, open_reader
+from tests.support.manifests import head
 from tests.unit.database.test_feed_ingests import ingest, rows_of
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -150,6 +152,89 @@ async def test_a_slow_watcher_goes_over_to_the_feed_and_back(kind: Kind) -> None
             await db.put(b"more", b"")
             assert [change.seq for change in await taken(slow, 1)] == [41]
             assert db.metrics()["watch.feeds"] == feeds
+
+
+async def retained(store: MemoryStore) -> list[int]:
+    """Up to where feeds have no need of changes, of each subscription."""
+    return [checkpoint.feed.seq for checkpoint in (await head(store)).checkpoints if checkpoint.feed is not None]
+
+
+async def nothing_retained(store: MemoryStore) -> None:
+    async with asyncio.timeout(10):
+        while await retained(store):  # noqa: ASYNC110 - of the store
+            await asyncio.sleep(0.01)
+
+
+@KIND
+async def test_what_a_slow_watcher_needs_is_there_whatever_is_compacted(kind: Kind) -> None:
+    """Nothing else would retain it."""
+    store = memory_store()
+    async with open_db(store, kind, watch_buffer_rows=4, retention_ms=0) as db:
+        async with db.watch() as slow:
+            for number in range(30):
+                await db.put(b"%02d" % (number % 3), b"%d" % number)
+                await db.compact(full=True)
+            assert await retained(store)
+            assert [change.seq for change in await taken(slow, 10)] == list(range(1, 11))
+            for number in range(30, 60):
+                await db.put(b"%02d" % (number % 3), b"%d" % number)
+                await db.compact(full=True)
+            found = await taken(slow, 50)
+            assert [(change.seq, change.value) for change in found] == [
+                (number + 1, b"%d" % number) for number in range(10, 60)
+            ]
+            await nothing_retained(store)
+            assert db.metrics()["watch.behind"] == 0
+
+
+@KIND
+async def test_a_watcher_within_what_memory_keeps_is_no_feed(kind: Kind) -> None:
+    async with open_db(memory_store(), kind, watch_buffer_rows=100) as db:
+        async with db.watch() as slow:
+            for number in range(100):
+                await db.put(b"%02d" % number, b"", await_durable=False)
+            await db.flush()
+            await taken(slow, 100)
+            await db.put(b"more", b"")
+            assert [change.seq for change in await taken(slow, 1)] == [101]
+            assert db.metrics()["watch.feeds"] == 0
+
+
+@KIND
+async def test_a_watcher_that_is_passed_over_gets_all(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind, watch_buffer_rows=8, retention_ms=0) as db:
+        async with db.watch() as slow, db.watch() as slower:
+            for number in range(3_000):
+                await db.put(b"%02d" % (number % 3), b"", await_durable=number % 500 == 0)
+            await db.compact(full=True)
+            assert [change.seq for change in await taken(slow, 3_000)] == list(range(1, 3_001))
+            await db.put(b"more", b"")
+            assert [change.seq for change in await taken(slow, 1)] == [3_001]
+            await db.compact(full=True)
+            assert [change.seq for change in await taken(slower, 3_001)] == list(range(1, 3_002))
+            await nothing_retained(store)
+
+
+@KIND
+async def test_a_watch_that_is_left_while_it_is_behind_retains_nothing(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind, watch_buffer_rows=4, retention_ms=0) as db:
+        async with db.watch() as slow:
+            for number in range(30):
+                await db.put(b"%02d" % number, b"")
+            await taken(slow, 6)
+        await nothing_retained(store)
+        watch = db.watch()
+        await nothing_more(watch)
+        for number in range(30):
+            await db.put(b"%02d" % number, b"")
+        await taken(watch, 6)
+        assert await retained(store)
+    assert not await retained(store), "closing the database lets go of it"
+    with pytest.raises(slate.ClosedError) as caught:
+        await taken(watch, 1)
+    assert caught.value.last_seq == watch.last_seq == 36
 
 
 @KIND

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slate_async.engine.changes.change import Change
+from slate_async.engine.watch import pieces
 from slate_async.engine.watch.pieces import Limits, Piece, Place, Recent, place_after, size_of
 
 
@@ -55,3 +58,20 @@ def test_the_bytes_of_the_newest_are_limited() -> None:
     for seq in range(1, 6):
         recent.add(piece(seq, seq))
     assert (recent.floor, recent.nbytes) == (Place(2), 3 * one)
+
+
+def test_what_somebody_needs_is_kept_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = Recent(Limits(4, 1 << 20))
+    recent.keep = Place(2)
+    for seq in range(1, 21):
+        recent.add(piece(seq, seq))
+    assert (recent.floor, recent.pressed) == (Place(2), True)
+    recent.keep = Place(10)
+    recent.trim()
+    assert recent.floor == Place(10)
+    monkeypatch.setattr(pieces, "KEPT_BYTES", 6 * size_of([change(1)]))
+    recent.trim()
+    assert recent.floor == Place(14), "not more than so many bytes"
+    recent.keep = None
+    recent.trim()
+    assert (recent.floor, recent.pressed) == (Place(16), False)
