@@ -1,8 +1,8 @@
 """What becomes durable, as a dispatcher takes it in: from a writer's memory, or from one change feed beside a reader.
 
 A writer's rows are noted in the step that acknowledges them (rule 33), by table and row numbers, for they may leave
-the memtables in the same step. They are dispatched once the log holds them for good (``ack="flushed"`` acknowledges rows
-before that). An ingest is noted in the step that adopts it, under a pin of the view that shows it.
+the memtables in the same step. They are dispatched once the log holds them for good, before which ``ack="flushed"``
+acknowledges them. An ingest is noted in the step that adopts it, under a pin of the view that shows it.
 
 Rule 33: docs/design/protocol-rules.md
 """

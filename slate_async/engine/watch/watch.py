@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -85,16 +86,14 @@ class Watch:
         if self._next >= len(self._chunk):
             await self._more()
         else:
-            self._check()
+            with self._alone():
+                self._check()
         changes = self._chunk[self._next :]
         self._next = len(self._chunk)
         return changes
 
     async def _more(self) -> None:
-        if self._busy:
-            raise InvalidError("another task is waiting for this watch's next change")
-        self._busy = True
-        try:
+        with self._alone():
             await self._begin()
             if self._watching.yield_budget.exhausted():
                 await self._watching.yield_budget.yield_now()
@@ -105,6 +104,15 @@ class Watch:
                     self._chunk, self._next = changes, 0
                     return
                 await self._watcher.wait()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raise `InvalidError` if another task is in a step; errors say how far the watch is."""
+        if self._busy:
+            raise InvalidError("another task is waiting for this watch's next change")
+        self._busy = True
+        try:
+            yield
         except SlateError as error:
             error.last_seq = self.last_seq
             raise
@@ -116,6 +124,9 @@ class Watch:
         if not self._begun:
             await self._watching.begin(self._watcher)
             self._begun = True
+            if self._closed:  # meanwhile
+                self._watching.end(self._watcher)
+                self._check()
 
     def _check(self) -> None:
         if self._closed:
@@ -123,7 +134,8 @@ class Watch:
         self._watching.guard.check()
 
     async def __aenter__(self) -> Self:
-        await self._begin()
+        with self._alone():
+            await self._begin()
         return self
 
     async def __aexit__(

@@ -395,6 +395,66 @@ async def test_closing_a_watch_ends_its_wait() -> None:
             await step
 
 
+async def test_a_watch_that_is_closed_while_it_begins_leaves_nothing() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db, open_reader(store, manifest_poll_interval_ms=60_000) as reader:
+        await db.put(b"a", b"")
+        watch = reader.watch(from_seq=1)  # which it has not seen
+        step = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        watch.close()
+        with pytest.raises(slate.ClosedError, match="the watch is closed"):
+            await step
+        assert reader.metrics()["watch.watchers"] == 0
+
+
+async def test_each_step_says_how_far_the_watch_is() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db:
+        with pytest.raises(slate.InvalidError, match="not durable yet") as caught:
+            async with db.watch(from_seq=7):
+                pass
+        assert caught.value.last_seq == 7
+        watch = db.watch()
+        batch = slate.WriteBatch()
+        for number in range(3):
+            batch.put(b"%d" % number, b"")
+        await db.write(batch)
+        await taken(watch, 1)
+    with pytest.raises(slate.ClosedError) as closed:
+        await watch.next_changes()
+    assert closed.value.last_seq == watch.last_seq == 1
+
+
+async def test_a_watcher_that_joins_a_snapshot_gets_what_it_asked_for() -> None:
+    """Alone or beside one that begins with a snapshot; nobody misses deletes without an error."""
+    async with open_db(memory_store(), CONTIGUOUS, watch_buffer_rows=8) as db:
+        for number in range(3_000):
+            await db.put(b"%04d" % number, b"", await_durable=False)
+        for number in range(1_000):
+            await db.delete(b"%04d" % number, await_durable=False)
+        await db.compact(full=True)
+        async with db.watch(from_seq=0, initial="snapshot") as slow:
+            found = await taken(slow, 10)
+            with pytest.raises(slate.NotFoundError, match="changes are kept from"):
+                await taken(db.watch(from_seq=2_500), 1)
+            async with db.watch(from_seq=0, initial="snapshot") as other:
+                assert len(await taken(other, 2_000)) == 2_000
+            found += await taken(slow, 1_990)
+            assert [change.seq for change in found] == list(range(1_001, 3_001))
+
+
+async def test_a_watcher_that_pauses_inside_an_ingest_gets_each_row_once() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS, watch_buffer_rows=100, retention_ms=3_600_000) as db:
+        rows = {b"%05d" % number: bytes(10 + number % 50) for number in range(3_000)}
+        await ingest(store, db, "one", rows)
+        await db.flush(l0=True)
+        async with db.watch(from_seq=0) as slow, db.watch(from_seq=0) as fast:
+            early = await taken(slow, 1_500)
+            assert [change.key for change in await taken(fast, 3_000)] == list(rows)
+            assert [change.key for change in early + await taken(slow, 1_500)] == list(rows)
+
+
 async def test_nothing_is_kept_without_a_watch() -> None:
     async with open_db(memory_store(), CONTIGUOUS) as db:
         watch = db.watch()
