@@ -2,7 +2,7 @@
 ``scripts/simulate --full``.
 
 All together at least `FULL_SEEDS`. A seed of pure decisions is ten histories; a seed of `AWAITS`,
-`AWAIT_LIVES` or `AWAIT_RELAYS` is one of its pairs, and in full each pair is run once.
+`AWAIT_LIVES`, `AWAIT_RELAYS` or `AWAIT_SERVICES` is one of its pairs, and in full each pair is run once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
 from tests.simulation.scenarios.lake.await_lives import AWAIT_LIVES, all_life_pairs
 from tests.simulation.scenarios.lake.await_relays import AWAIT_RELAYS, all_relay_pairs
+from tests.simulation.scenarios.lake.await_services import AWAIT_SERVICES, all_service_pairs
 from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
 from tests.simulation.scenarios.lake.relays import RELAYS
 from tests.simulation.scenarios.lake.scenarios import LAKES
+from tests.simulation.scenarios.lake.services import SERVED, SERVED_CALMLY
 
 FULL_SEEDS = 20_000
 
@@ -37,6 +39,8 @@ ROLES = Amount(10, lambda: 1_000)
 PAIRS = Amount(10, lambda: len(all_pairs()))
 RELAYED = Amount(4, lambda: 1_000)
 RELAY_PAIRS = Amount(4, lambda: len(all_relay_pairs()))
+SERVED_SEEDS = Amount(4, lambda: 1_000)
+SERVICE_PAIRS = Amount(10, lambda: len(all_service_pairs()))
 LIFE_PAIRS = Amount(10, lambda: len(all_life_pairs()))
 
 AMOUNTS: Mapping[str, Amount] = {
@@ -46,4 +50,7 @@ AMOUNTS: Mapping[str, Amount] = {
     AWAIT_LIVES.name: LIFE_PAIRS,
     RELAYS.name: RELAYED,
     AWAIT_RELAYS.name: RELAY_PAIRS,
+    SERVED.name: SERVED_SEEDS,
+    SERVED_CALMLY.name: SERVED_SEEDS,
+    AWAIT_SERVICES.name: SERVICE_PAIRS,
 }

@@ -21,6 +21,7 @@ from tests.simulation.scenarios.lake.awaits import AWAITS, all_pairs
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.scenarios import LAKES
 from tests.simulation.scenarios.lake.scripts import LAKE_SCRIPTS
+from tests.simulation.scenarios.lake.services import SERVED
 from tests.slices import sample, seeds
 
 SLICE_SWITCHES = 6
@@ -46,6 +47,8 @@ HAPPENS = (
 PLAYED = ("acknowledged", "frozen", "fenced")
 """By the product's roles, in ten seeds of any play of them by chance."""
 PLAYED_IN_FULL = (*PLAYED, "crashed", "revoked", "merges")
+SERVING = ("served", "fenced")
+SERVING_IN_FULL = (*SERVING, "standby claims", "crashed", "frozen")
 REVOKING = ("lost-while-it-waits", "ghost", "late-clone", "reborn-name", "overdue-reader", "slow-reader")
 """Scripts in which a lease ends."""
 
@@ -81,6 +84,8 @@ def test_the_products_roles_keep_every_promise(scenario: str, full: bool) -> Non
     if AMOUNTS[scenario] is ROLES and scenario != LIVES.name:
         assert [what for what in (PLAYED_IN_FULL if full else PLAYED) if not happened[what]] == [], happened
         assert happened["snapshots"] + happened["split snapshots"] > 0
+    if scenario == SERVED.name:
+        assert [what for what in (SERVING_IN_FULL if full else SERVING) if not happened[what]] == [], happened
 
 
 @pytest.mark.timeout(1_200)

@@ -16,6 +16,8 @@ from slate_async.collections.controller.absorb import Absorption
 from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.flights import Flights
 from slate_async.collections.controller.pending import PendingBatch, Piece
+from slate_async.collections.controller.service import ControllerService
+from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.controller.sweep import Sweep
 from slate_async.collections.core import names, times
 from slate_async.collections.core.area import Area
@@ -210,3 +212,16 @@ def reached(self: PendingEnds, upper: Frontier) -> bool:
 async def counted(self: Absorption) -> bool:
     """C30: what was read of a chain counts without a look at the head."""
     return True
+
+
+# ---- services
+
+
+async def without_patience(self: ControllerService, context: ControllerContext, patience_ms: float) -> None:
+    """C20: the role is taken back at the next poll."""
+    await self._sleep_ms(context.poll_interval_ms)
+
+
+async def no_patience(self: StandbyController) -> None:
+    """C20: the role is taken at the next poll."""
+    await self._sleep(self._stores.settings.poll_interval_ms / 1000)

@@ -10,6 +10,8 @@ from slate_async.collections.codec.life import Appends
 from slate_async.collections.controller import absorb, collect, flights, merger, pending
 from slate_async.collections.controller import round as rounds
 from slate_async.collections.controller import sweep as sweeping
+from slate_async.collections.controller.service import ControllerService
+from slate_async.collections.controller.standby import StandbyController
 from slate_async.collections.controller.sweep import Sweep
 from slate_async.collections.core import edits, garbage, holding, reading, sweep
 from slate_async.collections.core.chain import Walk
@@ -30,6 +32,8 @@ from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
 from tests.simulation.scenarios.lake.scripts import LAKE_SCRIPTS
+from tests.simulation.scenarios.lake.services import SERVED_CALMLY
+from tests.simulation.scenarios.protocol import Scenario
 
 _SCRIPTS = {scenario.name.removeprefix("script-collections-"): scenario for scenario in LAKE_SCRIPTS}
 LONG: dict[str, Any] = {"active_seconds": 4.0, "metastore": "server", "page_keys": 1000}
@@ -38,18 +42,22 @@ SLEEPY: dict[str, Any] = {"freezes": 0.5, "lease_ms": 100}
 
 
 def _switch(
-    name: str, rule: str, broken: str, *patches: Patch, within: int, script: str | None = None, **fixed: Any
+    name: str,
+    rule: str,
+    broken: str,
+    *patches: Patch,
+    within: int,
+    script: str | None = None,
+    stage: Scenario | None = None,
+    **fixed: Any,
 ) -> Switch:
-    """``script``: its name; without one, a play by chance with these fields of `LakeParams`."""
+    """``script``: its name; ``stage``: what is played. Without both, a play by chance with these `LakeParams`."""
     chosen = {"readers": 2, "listeners": 1, **fixed}
-    return Switch(
-        f"collections-{name}",
-        rule,
-        broken,
-        patches,
-        within=within,
-        stage=lake_scenario(f"collections-{name}", "a stage", **chosen) if script is None else _SCRIPTS[script],
-    )
+    if script is not None:
+        stage = _SCRIPTS[script]
+    elif stage is None:
+        stage = lake_scenario(f"collections-{name}", "a stage", **chosen)
+    return Switch(f"collections-{name}", rule, broken, patches, within=within, stage=stage)
 
 
 ROLE_SWITCHES: Sequence[Switch] = (
@@ -388,5 +396,21 @@ ROLE_SWITCHES: Sequence[Switch] = (
         Patch(absorb.Absorption, "_counts", lake_instead.counted),
         within=20,
         script="absorbed-dead-batch",
+    ),
+    _switch(
+        "service-patience",
+        "C20",
+        "a service of the product takes the role back as soon as another one has it",
+        Patch(ControllerService, "_until_work_waits", lake_instead.without_patience),
+        within=20,
+        stage=SERVED_CALMLY,
+    ),
+    _switch(
+        "standby-patience",
+        "C20",
+        "a writer of the product takes the role as soon as it has none",
+        Patch(StandbyController, "_until_work_waits", lake_instead.no_patience),
+        within=20,
+        stage=SERVED_CALMLY,
     ),
 )

@@ -17,11 +17,14 @@ from slate_async.collections.controller.controller import open_controller
 from slate_async.collections.core.errors import LeaseLostError, SinceError, UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.times import TimeKind
+from slate_async.collections.expiring import expire
 from slate_async.collections.reader.critical import open_critical
 from slate_async.collections.reader.handle import open_reader
 from slate_async.collections.reader.lending import TaskHold, adopt_hold, share_hold
+from slate_async.collections.verify.verifier import verify
 from slate_async.collections.writer.writer import Writer, open_writer
-from slate_async.errors import FencedError, UnavailableError
+from slate_async.errors import FencedError, NotFoundError, UnavailableError
+from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.loop import Interleaving
 from tests.simulation.node import Node
@@ -42,7 +45,7 @@ from tests.simulation.world import World
 
 FROZEN_SECONDS = 12 * LEASE_MS / 1000
 """A controller sees a lease end after five looks, between which it works."""
-EXPECTED = (LeaseLostError, SinceError, UpperMismatchError, UnavailableError, FencedError)
+EXPECTED = (LeaseLostError, SinceError, UpperMismatchError, UnavailableError, FencedError, NotFoundError)
 Act = Callable[[Estate, Eye, Node], Awaitable[None]]
 
 
@@ -66,18 +69,23 @@ async def _append(estate: Estate, node: Node, writer: Writer, number: int) -> No
     estate.acks.append(Ack(lower, upper, rows, node.name))
 
 
+async def append_some(estate: Estate, node: Node, writer: Writer) -> None:
+    """Two appends, if others leave room for them."""
+    done = 0
+    for number in range(6):
+        try:
+            await _append(estate, node, writer, number)
+        except UpperMismatchError:  # another writer was first
+            continue
+        done += 1
+        if done == 2:
+            break
+
+
 async def _writes(estate: Estate, eye: Eye, node: Node) -> None:
     writer = await open_writer(estate.writing(node, "w1"), estate.params.appends, flush_parallelism=2)
     try:
-        done = 0
-        for number in range(6):
-            try:
-                await _append(estate, node, writer, number)
-            except UpperMismatchError:  # another writer was first
-                continue
-            done += 1
-            if done == 2:
-                break
+        await append_some(estate, node, writer)
     finally:
         await writer.close()
 
@@ -168,6 +176,24 @@ async def _reads_under_a_pin(estate: Estate, eye: Eye, node: Node) -> None:
         await reader.expire()
 
 
+async def _verifies(estate: Estate, eye: Eye, node: Node) -> None:
+    report = await verify(estate.stores(node).reading())
+    if report.findings:
+        raise Violation("alarm", f"a verification found {report.findings}")
+
+
+async def _expires(estate: Estate, eye: Eye, node: Node) -> None:
+    """A reader's hold is taken from it, on somebody's word: what it reads is right or refused."""
+    reader = await open_reader(estate.stores(node).reading(), note="expired")
+    expired = eye.believe(node, lambda: reader._hold.handle)
+    try:
+        await expire(estate.stores(node).reading(), reader._hold.handle.reader)
+        await Reading(estate, eye, node, reader).look()
+    finally:
+        expired()
+        await reader.expire()
+
+
 DEFINITE, COMPARE = {"appends": Appends.DEFINITE}, {"appends": Appends.COMPARE}
 ROLES: Sequence[Role[Act]] = (
     Role("definite-writer", _writes, DEFINITE),
@@ -189,6 +215,10 @@ ROLES: Sequence[Role[Act]] = (
     Role("compare-listener", _listens, COMPARE),
     Role("definite-controller", _controls, DEFINITE),
     Role("compare-controller", _controls, COMPARE),
+    Role("definite-verifier", _verifies, DEFINITE),
+    Role("compare-verifier", _verifies, COMPARE),
+    Role("definite-expirer", _expires, DEFINITE),
+    Role("compare-expirer", _expires, COMPARE),
 )
 
 

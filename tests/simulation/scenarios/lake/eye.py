@@ -79,7 +79,8 @@ class Eye:
         self.given_up = estate.minimum
         """By any hold so far."""
         self.wrong: list[Violation] = []
-        self._claimed: dict[int, str] = {}
+        self.claims: dict[int, str] = {}
+        """Who claimed the role of the controller, by epoch."""
         self._decoded: dict[str, StoredHold] = {}
         world.network.observers.append(self)
 
@@ -142,9 +143,9 @@ class Eye:
         except InternalError as error:
             self._note("version", f"{author}: {error}")
         if area.epoch != before.epoch:
-            self._claimed[area.epoch] = author
-        elif self._claimed.get(area.epoch) != author:
-            self._note("zombie", f"{author} commits version {area.version} in an epoch of {self._claimed[area.epoch]}")
+            self.claims[area.epoch] = author
+        elif self.claims.get(area.epoch) != author:
+            self._note("zombie", f"{author} commits version {area.version} in an epoch of {self.claims[area.epoch]}")
         for batch in area.batches:
             if batch.rows and batch not in before.batches and f"{FOLDER}/{batch.name}" not in self._objects:
                 self._note("dangling", f"{author} commits version {area.version}, which names {batch.name}")

@@ -25,7 +25,7 @@ from tests.simulation.loop import Interleaving, SimTask
 from tests.simulation.node import Node, NodeCrashedError
 from tests.simulation.runtime import OffloadDelay, derived_rng
 from tests.simulation.scenarios.lake.controllers import bring_to_rest, control
-from tests.simulation.scenarios.lake.estate import FOLDER, Estate
+from tests.simulation.scenarios.lake.estate import FOLDER, NAME, Estate
 from tests.simulation.scenarios.lake.eye import Eye
 from tests.simulation.scenarios.lake.lenders import Job, lend, work
 from tests.simulation.scenarios.lake.listeners import listen
@@ -216,6 +216,7 @@ class LakePlay:
         if missing := named.difference(keys):
             raise Violation("missing", f"version {head.version} names {missing}")
         named |= {names.hold_name(pin) for pin in self.eye.criticals if not self.eye.is_held(pin)}  # kept, for its name
+        named.add(f"{NAME}/collection")
         left = [key for key in keys if key not in named and not key.startswith(MERGED_AREAS.folder)]
         if left or len(head.batches) > 1:
             return f"{left[:3]} and {len(head.batches)} batches"

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from slate_async.collections.codec.life import Appends
 from tests.simulation.scenarios.lake.await_lives import AWAIT_LIVES
 from tests.simulation.scenarios.lake.await_relays import AWAIT_RELAYS
+from tests.simulation.scenarios.lake.await_services import AWAIT_SERVICES
 from tests.simulation.scenarios.lake.awaits import AWAITS
 from tests.simulation.scenarios.lake.lives import LIVES
 from tests.simulation.scenarios.lake.play import lake_scenario
 from tests.simulation.scenarios.lake.relays import RELAYS
+from tests.simulation.scenarios.lake.services import SERVED, SERVED_CALMLY
 from tests.simulation.scenarios.protocol import Scenario
 
 LAKES: Sequence[Scenario] = (
@@ -58,9 +60,12 @@ LAKES: Sequence[Scenario] = (
         part_bytes=100,
         crashes=0.5,
     ),
+    SERVED,
+    SERVED_CALMLY,
     LIVES,
     AWAITS,
     AWAIT_LIVES,
     RELAYS,
     AWAIT_RELAYS,
+    AWAIT_SERVICES,
 )
