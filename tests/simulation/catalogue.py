@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
+from tests.simulation.rules.map_table import MAP_SWITCHES
 from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
 from tests.simulation.rules.place_table import PLACE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
@@ -24,6 +25,7 @@ from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
 from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIRRORS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
+from tests.simulation.scenarios.maps.scenarios import MAPS
 from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
@@ -43,6 +45,7 @@ ENGINE_SWITCHES = (
     *STANDBY_SWITCHES,
     *TRANSACTION_SWITCHES,
     *WATCH_SWITCHES,
+    *MAP_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
 ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
@@ -64,6 +67,7 @@ _ALL = (
     *STANDBY,
     *TRANSACTIONS,
     *WATCHES,
+    *MAPS,
     DUEL,
     *_SCRIPTS,
     *_RULES,
