@@ -33,6 +33,7 @@ from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
+from tests.simulation.scenarios.transactions.scripts import READ_BEFORE_A_LOSS
 from tests.simulation.scenarios.watches.scenarios import WATCHES
 
 ENGINE_SWITCHES = (
@@ -66,6 +67,7 @@ _ALL = (
     *_LIVES,
     *STANDBY,
     *TRANSACTIONS,
+    READ_BEFORE_A_LOSS,
     *WATCHES,
     *MAPS,
     DUEL,

@@ -22,6 +22,7 @@ from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY_SCRIPTS
+from tests.simulation.scenarios.transactions.scripts import READ_BEFORE_A_LOSS
 from tests.slices import seeds
 
 SLICE_SEEDS = 10
@@ -37,6 +38,7 @@ ALL_SCRIPTS = (
     *QUERY_SCRIPTS,
     RECREATED,
     PROBED,
+    READ_BEFORE_A_LOSS,
 )
 
 

@@ -65,6 +65,19 @@ def test_the_checker_finds_write_skew_and_lost_updates() -> None:
     assert violation(ledger, {b"a": (2,)}) == "lost-append"
 
 
+def test_the_checker_finds_one_that_ran_before_the_number_that_it_has() -> None:
+    ledger = Ledger()
+    first = txn(ledger, {}, {b"ingested"})
+    second = txn(ledger, {b"ingested": (), b"a": ()}, {b"a"})
+    first.ended, second.began = second.ended, first.began  # side by side
+    final: dict[bytes, tuple[int, ...]] = {b"ingested": (1,), b"a": (2,)}
+    ledger.check(final)
+    first.seq, second.seq = 8, 7
+    ledger.check(final)
+    first.seq, second.seq = 7, 8
+    assert violation(ledger, final) == "cycle"
+
+
 def test_the_checker_finds_what_an_outcome_forbids() -> None:
     ledger = Ledger()
     txn(ledger, {}, {b"a", b"b"})

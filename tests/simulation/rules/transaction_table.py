@@ -8,13 +8,15 @@ from typing import Any
 
 from slate_async.database.transaction import Transaction
 from slate_async.engine.transactions.tracked_reads import TrackedReads
+from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.engine.write.open_transactions import OpenTransactions
 from slate_async.engine.write.sequencer import Sequencer
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
+from tests.simulation.scenarios.transactions.scripts import READ_BEFORE_A_LOSS
 from tests.simulation.scenarios.transactions.session import TransactionSession
 
-CALM = TRANSACTIONS[2]
+_, INGESTS, CALM = TRANSACTIONS
 _apply = Transaction._judged_and_applied
 _admit = Sequencer._admit
 
@@ -40,6 +42,13 @@ async def judged_too_early(self: Transaction) -> Any:
 async def judged_before_waiting(self: Sequencer, nbytes: int, check: Callable[[], None] | None = None) -> None:
     """Nothing is judged after a wait for room."""
     await _admit(self, nbytes)
+
+
+def answered_at_once(self: Transaction) -> WriteHandle:
+    """Nobody waits until what was read is durable."""
+    group = CommitGroup()
+    group.resolve()
+    return handle_of(self.seq, 0, group, NoRowsHandle)
 
 
 def _switch(name: str, broken: str, *patches: Patch, within: int, stage: Any = CALM) -> Switch:
@@ -80,5 +89,19 @@ TRANSACTION_SWITCHES: Sequence[Switch] = (
         "rows that leave memory are not remembered",
         Patch(OpenTransactions, "follow_cut", nothing),
         within=200,
+    ),
+    _switch(
+        "ingested",
+        "a commit is not judged by what ingests wrote",
+        Patch(OpenTransactions, "adopted", nothing),
+        within=150,
+        stage=INGESTS,
+    ),
+    _switch(
+        "durable",
+        "a transaction that only reads does not wait until that is durable",
+        Patch(Transaction, "_read_only", answered_at_once),
+        within=60,
+        stage=READ_BEFORE_A_LOSS,
     ),
 )

@@ -61,10 +61,11 @@ def world_of(seed: int, keep_trace: bool, params: Params) -> World:
 
 
 class Play:
-    """One seed's run. ``skew_ms``: how wrong clocks are; ``act``: what writers do."""
+    """One seed's run. ``skew_ms``: how wrong clocks are; ``act``: what writers do; ``ingest``: what ingesters do."""
 
     skew_ms = SKEW_MS
     act: Act = staticmethod(live)
+    ingest: Act = staticmethod(ingest)
 
     def __init__(self, world: World, params: Params) -> None:
         self.world = world
@@ -97,7 +98,7 @@ class Play:
             (params.compactors, "compactor", compact),
             (params.log_collectors, "log-collector", collect_log),
             (params.manifest_collectors, "manifest-collector", collect_manifests),
-            (params.ingesters, "ingester", ingest),
+            (params.ingesters, "ingester", self.ingest),
         ):
             for number in range(count):
                 self._start(f"{name}{number}", self.world.rng.uniform(0, params.active_seconds * 0.4), act, lives=1)

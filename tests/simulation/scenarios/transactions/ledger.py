@@ -32,6 +32,7 @@ class Txn:
     """reads: lists as they were seen; appends: to which its number was added
     outcome: ``ok``: acknowledged as durable; ``refused``: certainly not applied
     began, ended: seconds; of one that was not acknowledged it never ends
+    seq: the number of its last row, 0 if nobody has noted it
     """
 
     id: int
@@ -41,16 +42,19 @@ class Txn:
     appends: set[bytes] = field(default_factory=set)
     outcome: Literal["ok", "refused", "unknown"] = "unknown"
     ended: float = float("inf")
+    seq: int = 0
 
     def __str__(self) -> str:
         return f"{self.id} ({self.who}, {self.outcome}: read {self.reads}, appended to {sorted(self.appends)})"
 
 
 class Ledger:
-    """All transactions of a run."""
+    """All transactions of a run. ``ingested``: lists that ingests begin, one each; nobody else appends to one before it
+    is there."""
 
     def __init__(self) -> None:
         self.txns: dict[int, Txn] = {}
+        self.ingested: list[bytes] = []
 
     def begin(self, who: str, now: float) -> Txn:
         """A new one."""
@@ -105,7 +109,10 @@ class Ledger:
                     yield seen[-1], txn.id
                 if len(seen) < len(order) and order[len(seen)] != txn.id:
                     yield txn.id, order[len(seen)]
-        yield from _in_time([txn for txn in committed.values() if txn.appends])
+        writers = [txn for txn in committed.values() if txn.appends]
+        yield from _in_time(writers)
+        numbered = sorted((txn.seq, txn.id) for txn in writers if txn.seq and txn.outcome == "ok")
+        yield from itertools.pairwise(number for _, number in numbered)
 
 
 def _in_time(writers: Sequence[Txn]) -> Iterator[tuple[int, int]]:

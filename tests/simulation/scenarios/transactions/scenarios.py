@@ -10,6 +10,7 @@ from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.scenarios.transactions.ingester import ingest_lists
 from tests.simulation.scenarios.transactions.ledger import Ledger, ListOfIds, decoded
 from tests.simulation.scenarios.transactions.session import ACCOUNTS, LISTS, check_balances, live_with
 from tests.simulation.world import World
@@ -35,6 +36,7 @@ class TransactionPlay(Play):
         super().__init__(world, params)
         self.ledger = Ledger()
         self.act = functools.partial(live_with, self.ledger)  # type: ignore[method-assign]
+        self.ingest = functools.partial(ingest_lists, self.ledger)  # type: ignore[method-assign]
         self._final: dict[bytes, ListOfIds] = {}
 
     async def _finish(self, session: Session) -> None:

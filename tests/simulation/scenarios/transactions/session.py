@@ -75,12 +75,15 @@ class TransactionSession(Session):
         """Read some lists in one transaction, and append to some of them, or none."""
         txn = self._begin_txn()
         keys = self.rng.sample(LIST_KEYS, self.rng.choice((1, 2, 2, 3)))
-        appended = keys[: self.rng.choice((0, 1, 1, 1, len(keys)))]
+        chosen = keys[: self.rng.choice((0, 1, 1, 1, len(keys)))]
+        keys += self.ledger.ingested[-2:]
         way, durable = self.rng.choice(READS), self.rng.random() < 0.8
 
         async def run(tx: slate.Transaction) -> None:
             txn.reads = await self._read(tx, keys, way)
             await self._pause()
+            there = [key for key in self.ledger.ingested if txn.reads.get(key)]
+            appended = [*chosen, *there[-1:]] if chosen else []
             for key in appended:
                 tx.put(key, encoded((*txn.reads[key], txn.id)))
             txn.appends = set(appended)
@@ -90,6 +93,8 @@ class TransactionSession(Session):
         async def once() -> None:
             async with self.db.transaction(isolation=self.isolation, await_durable=durable) as tx:
                 await run(tx)
+                if txn.id % 2:
+                    txn.seq = (await tx.commit()).seq
 
         async def repeated() -> None:
             await self.db.transact(
@@ -107,7 +112,7 @@ class TransactionSession(Session):
             rows = {key: await tx.get_row(key) for key in keys}
             return {key: decoded(None if row is None else row.value) for key, row in rows.items()}
         found = {key: value async for key, value in tx.scan(prefix=LISTS, reverse=way == "scan_reverse")}
-        return {key: decoded(found.get(key)) for key in LIST_KEYS}
+        return {key: decoded(found.get(key)) for key in (*LIST_KEYS, *self.ledger.ingested)}
 
     async def append_by_update(self) -> None:
         """As an update of one key."""
@@ -119,7 +124,7 @@ class TransactionSession(Session):
             return encoded((*txn.reads[key], txn.id))
 
         async def update() -> None:
-            await self.db.update(key, appended)
+            txn.seq = (await self.db.update(key, appended)).seq
 
         await self._settle_txn(txn, update, True)
 
@@ -134,11 +139,12 @@ class TransactionSession(Session):
             await self._pause()
             value = encoded((*txn.reads[key], txn.id))
             if row is None:
-                await self.db.put(key, value, if_absent=True)
+                handle = await self.db.put(key, value, if_absent=True)
             elif self.rng.random() < 0.5:
-                await self.db.put(key, value, if_seq=row.seq)
+                handle = await self.db.put(key, value, if_seq=row.seq)
             else:
-                await self.db.put(key, value, if_value=row.value)
+                handle = await self.db.put(key, value, if_value=row.value)
+            txn.seq = handle.seq
 
         await self._settle_txn(txn, write, True)
 
