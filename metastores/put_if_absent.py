@@ -54,6 +54,9 @@ from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats
 
 READ_ATTEMPTS = 16
+SAME_LISTINGS = 3
+"""A head that is read again is given up for lost after so many listings in a row that show the same. Whatever took its
+place between a listing and a read is in the next listing."""
 QUICK_ATTEMPTS = 3
 """So many readings are tried without a pause: a version deleted under a reader is no sign of an overload."""
 PARALLEL_READS = 16
@@ -96,7 +99,8 @@ class PutIfAbsentMetaStore:
 
     async def latest(self) -> Record | None:
         """See `MetaStore.latest`. One list when the head is the one last seen, else a list and a get."""
-        highest = 0
+        highest = same = attempt = 0
+        shown: tuple[tuple[tuple[int, ListedObject], ...], int] | None = None
         for attempt in range(READ_ATTEMPTS):
             self.stats.retries += attempt > 0
             if attempt >= QUICK_ATTEMPTS:
@@ -105,6 +109,11 @@ class PutIfAbsentMetaStore:
             listing = await self._list(self._seen if attempt < QUICK_ATTEMPTS else None)
             floor = max(listing.boundary, self._seen.record.ref.version if self._seen else 0)
             highest = max(highest, floor)
+            now = listing.versions[-1:], listing.boundary
+            same = same + 1 if now == shown else 1
+            if same > SAME_LISTINGS:
+                break
+            shown = now
             if not listing.versions:
                 if floor == 0:
                     self._check_no_others(listing)
@@ -123,7 +132,7 @@ class PutIfAbsentMetaStore:
             self._see(record, stored.etag, began)
             return record
         raise MetaStoreCorruptionError(
-            f"version {highest} was committed, but neither it nor a newer one is there ({READ_ATTEMPTS} attempts)",
+            f"version {highest} was committed, but neither it nor a newer one is there ({attempt + 1} attempts)",
             object_name=self._layout.version_key(highest),
         )
 

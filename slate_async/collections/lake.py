@@ -223,7 +223,7 @@ class Lake(LoopHandle):
                     await remove_deleted(stores)
                 else:
                     await delete_life(stores, register, force=force)
-                for earlier in self._context.earlier(name, life):
+                for earlier in await self._context.earlier(name, life):
                     try:
                         await remove_dead(earlier)
                     finally:

@@ -9,7 +9,7 @@ Rule C28 of collections.
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +19,7 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.collections.codec.life import Life, LifeState
 from slate_async.collections.core.names import check_name, is_name
 from slate_async.collections.life_stores import LifeStores
-from slate_async.collections.store.lives import LifeRegister
+from slate_async.collections.store.lives import LifeRegister, littered
 from slate_async.errors import NotFoundError
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -31,8 +31,6 @@ from slate_async.runtime.shared import Shared, Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings.collections import CollectionSettings
 
-EARLIER_LIVES = 16
-"""Lives that are over may be written to by processes that slept; older ones are not looked at any more."""
 NAMED_AT_MOST = 20
 """Folders that are looked at for what an unknown name may have meant."""
 
@@ -94,11 +92,11 @@ class LakeContext:
         """What is used of ``life``, until ``taken`` gives it back."""
         return taken.take(self.lives, (name, life.uuid), lambda: self._stores(name, life))
 
-    def earlier(self, name: str, life: Life) -> Iterator[LifeStores]:
-        """The lives before ``life``, the last ones, for what was put into their folders since. Their schemas are not
-        known any more, and these stores have that of ``life``. Close each."""
-        for number in range(max(1, life.number - EARLIER_LIVES), life.number):
-            yield self._stores(name, replace(life, number=number))
+    async def earlier(self, name: str, life: Life) -> list[LifeStores]:
+        """The lives before ``life`` into whose folders something was put since. Their schemas are not known any more,
+        and these stores have that of ``life``. Close each."""
+        numbers = await littered(PrefixedStore(self.store, name), life.number)
+        return [self._stores(name, replace(life, number=number)) for number in numbers]
 
     async def _in_metastore(self, name: str, life: Life) -> str | None:
         """What the metastore has of ``life``, in words."""

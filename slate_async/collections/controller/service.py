@@ -161,7 +161,7 @@ class ControllerService(LoopHandle):
         await self._clear_earlier(name, life)
 
     async def _clear_earlier(self, name: str, life: Life) -> None:
-        for earlier in self._lake.earlier(name, life):
+        for earlier in await self._lake.earlier(name, life):
             try:
                 await remove_dead(earlier)
             finally:

@@ -13,6 +13,7 @@ Rule C28 of collections.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -178,6 +179,27 @@ class LifeRegister:
     async def close(self) -> None:
         """Close the register. Idempotent."""
         await self._register.close()
+
+
+async def littered(folder: ObjectStore, present: int) -> list[int]:
+    """Numbers of the lives before ``present`` of which more is there than their tombstones: processes that slept have
+    put it since. One listing of ``folder`` without the present life, however many lives there were."""
+    if present == 1:
+        return []
+    found: set[int] = set()
+    versions: Counter[int] = Counter()
+    for start_after, end in (("", f"{present}/"), (f"{present}0", "9~")):
+        async for info in folder.list(start_after=start_after):
+            if info.key >= end:
+                break
+            number, _, name = info.key.partition("/")
+            if not number.isdecimal() or not 0 < int(number) < present or str(int(number)) != number:
+                continue
+            life = int(number)
+            versions[life] += MERGED_AREAS.version_of(name) is not None or MERGED_AREAS.is_of_bodies(name)
+            if is_of_life(name) or versions[life] > 1:
+                found.add(life)
+    return sorted(found)
 
 
 def is_of_a_life(key: str) -> bool:

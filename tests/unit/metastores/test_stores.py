@@ -187,6 +187,25 @@ async def test_a_damaged_or_swapped_version_is_corruption(make: object) -> None:
             await make(objects).latest()
 
 
+async def test_a_head_that_was_lost_is_given_up_soon() -> None:
+    """Well before the deadline of any caller: nothing that goes on in the store shows the same listing so often."""
+    waits = list[float]()
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    objects = Recording()
+    store = PutIfAbsentMetaStore(objects, MetaRuntime(sleep=wait))
+    for version in (1, 2):
+        await commit(store, version, b"x")
+    del objects.objects[names.MANIFEST.version_key(2)]
+    objects.taken()
+    with pytest.raises(MetaStoreCorruptionError, match=r"version 2 was committed.*7 attempts"):
+        await store.latest()
+    assert objects.taken().count("list") == 7
+    assert sum(waits) < 1
+
+
 async def test_a_missing_head_is_corruption_not_an_older_head() -> None:
     objects = MemoryObjects()
     store = by_versions(objects)
