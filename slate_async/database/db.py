@@ -270,7 +270,7 @@ class Db(OpenDatabase[WriterReads]):
 
         default_ttl: counts for rows that are put there without ``ttl``; ``math.inf``: they never expire. Without it
         the setting ``default_ttl_ms`` counts"""
-        return Namespace(self, self._reads, self._transact, prefix_of(NAMESPACE, name), default_ttl)
+        return Namespace(self, self._reads, self._transact, self._open_watch, prefix_of(NAMESPACE, name), default_ttl)
 
     def map(
         self,
@@ -287,7 +287,7 @@ class Db(OpenDatabase[WriterReads]):
         value: a pydantic model, ``bytes``, or a type that msgspec knows (structs, dataclasses, ``dict``): all but bytes
         are stored as JSON. Or a `ValueCodec`
         indexes: all that the map has. One that is new is built by `Map.build`, or at once if the map has no row"""
-        root = Namespace(self, self._reads, self._transact, b"", None)
+        root = Namespace(self, self._reads, self._transact, self._open_watch, b"", None)
         return root.map(name, key=key, value=value, indexes=indexes, default_ttl=default_ttl)
 
     # ---- transactions

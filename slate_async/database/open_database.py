@@ -109,9 +109,12 @@ class OpenDatabase(Handle, Reads[S]):
         that was ever written; else that is `NotFoundError`, which names the lowest number there is
         on_lag: a watcher that lets more wait than ``watch_buffer_rows`` or ``watch_buffer_bytes`` (settings) goes on
         from the shared feed, and from memory when it has caught up; with ``"error"`` it gets `ConflictError`"""
+        return self._open_watch(WatchOptions(prefix_bytes(prefix), from_seq, initial, on_lag))
+
+    def _open_watch(self, options: WatchOptions) -> Watch:
         if self._watches is None:
             raise InvalidError("a reader on a checkpoint sees no changes; open one that follows the database")
-        return self._watches.open(WatchOptions(prefix_bytes(prefix), from_seq, initial, on_lag))
+        return self._watches.open(options)
 
     def _feed_metrics(self) -> dict[str, int | float]:
         return {} if self._feeds is None else self._feeds.metrics()

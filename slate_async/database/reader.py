@@ -116,13 +116,13 @@ class DbReader(OpenDatabase[FollowerReads]):
 
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` as this reader sees it: see `Db.namespace`."""
-        return NamespaceView(self._reads, prefix_of(NAMESPACE, name))
+        return NamespaceView(self._reads, self._open_watch, prefix_of(NAMESPACE, name))
 
     def map(
         self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()
     ) -> MapView[K, V]:
         """The typed map ``name`` as this reader sees it: see `Db.map`. ``indexes``: those that are read by."""
-        return NamespaceView(self._reads, b"").map(name, key=key, value=value, indexes=indexes)
+        return NamespaceView(self._reads, self._open_watch, b"").map(name, key=key, value=value, indexes=indexes)
 
     # ---- following
 

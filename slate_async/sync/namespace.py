@@ -13,15 +13,18 @@ from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces import namespace as asynchronous
 from slate_async.database.namespaces import reads as asynchronous_reads
 from slate_async.database.transaction import Isolation
+from slate_async.engine.changes.options import Initial
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.transactions.condition import PutConditions
+from slate_async.engine.watch.options import OnLag, WatchFrom
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.map import Map, MapView
 from slate_async.sync.readable import Reads
 from slate_async.sync.snapshot import Snapshot
 from slate_async.sync.transaction import Transaction, repeated
+from slate_async.sync.watch import Watch
 from slate_async.sync.write_handle import UpdateHandle, WriteHandle
 
 K = TypeVar("K")
@@ -40,6 +43,18 @@ class NamespaceReads(Reads):
     def prefix(self) -> bytes:
         """What stands before its keys in the database."""
         return self._seen.prefix
+
+    def watch(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        from_seq: WatchFrom = "now",
+        initial: Initial = "error",
+        on_lag: OnLag = "feed",
+    ) -> Watch:
+        """Changes of the namespace as they become durable."""
+        made = self._loop.call(self._seen.watch, prefix=prefix, from_seq=from_seq, initial=initial, on_lag=on_lag)
+        return Watch(self._loop, made)
 
     def stats(self) -> RowStatistics:
         """`row_statistics` of all that is in the namespace, those below it included."""

@@ -13,7 +13,7 @@ from slate_async.database.maps.map_type import map_type
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces.clearing import ScansAndWrites, delete_rows
 from slate_async.database.namespaces.prefix import MAP, NAMESPACE, prefix_of, whole
-from slate_async.database.namespaces.reads import NamespaceReads
+from slate_async.database.namespaces.reads import NamespaceReads, OpenWatch
 from slate_async.database.namespaces.transaction import NamespaceTransaction
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
 from slate_async.database.transaction import Isolation, Transaction
@@ -92,13 +92,20 @@ class Namespace(NamespaceReads[WriterReads]):
     ``key`` of a `ConflictError` is the database's, with the `prefix`."""
 
     def __init__(
-        self, writes: Writes, reads: WriterReads, transact: Transact, prefix: bytes, default_ttl: Duration | None
+        self,
+        writes: Writes,
+        reads: WriterReads,
+        transact: Transact,
+        open_watch: OpenWatch,
+        prefix: bytes,
+        default_ttl: Duration | None,
     ) -> None:
         if default_ttl is not None:
             life_ms(default_ttl)
         self._writes = writes
         self._reads = reads
         self._transact = transact
+        self._open_watch = open_watch
         self._prefix = prefix
         self._default_ttl = default_ttl
         self._make = partial(NamespaceTransaction, prefix=prefix, default_ttl=default_ttl)
@@ -107,7 +114,7 @@ class Namespace(NamespaceReads[WriterReads]):
         """The namespace ``name`` in this one. Without ``default_ttl`` that of this one counts."""
         prefix = self._prefix + prefix_of(NAMESPACE, name)
         inherited = self._default_ttl if default_ttl is None else default_ttl
-        return Namespace(self._writes, self._reads, self._transact, prefix, inherited)
+        return Namespace(self._writes, self._reads, self._transact, self._open_watch, prefix, inherited)
 
     def map(
         self,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from slate_async.arguments import BytesLike, sought_key
+from slate_async.arguments import BytesLike, prefix_bytes, sought_key
 from slate_async.database.maps.index import Index
 from slate_async.database.maps.map_type import map_type
 from slate_async.database.maps.value_codec import ValueCodec
@@ -13,6 +13,7 @@ from slate_async.database.maps.within import MapView
 from slate_async.database.namespaces.prefix import MAP, NAMESPACE, prefix_of, span_of
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
+from slate_async.engine.changes.options import Initial
 from slate_async.engine.read.bounds import key_range
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.row_statistics import RowStatistics
@@ -20,12 +21,16 @@ from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.source import HistorySource, ReadSource
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
 from slate_async.engine.read.time_travel import TimeLike
+from slate_async.engine.watch.options import OnLag, WatchFrom, WatchOptions
+from slate_async.engine.watch.watch import Watch
 from slate_async.types import Row
 
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S", bound=ReadSource)
 H = TypeVar("H", bound=HistorySource)
+OpenWatch: TypeAlias = Callable[[WatchOptions], Watch]
+"""Opens a watch of the database."""
 
 
 class PrefixedReads(Reads[S]):
@@ -114,7 +119,22 @@ class NamespaceSnapshot(PrefixedReads[Any], Snapshot):
 
 
 class NamespaceReads(PrefixedReads[H]):
-    """What a namespace offers alike for the writer and for a reader."""
+    """What a namespace offers alike for the writer and for a reader. Either sets ``_open_watch``, too."""
+
+    _open_watch: OpenWatch
+
+    def watch(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        from_seq: WatchFrom = "now",
+        initial: Initial = "error",
+        on_lag: OnLag = "feed",
+    ) -> Watch:
+        """Changes of the namespace as they become durable. Keys are those of the namespace, sequence numbers and the
+        rest as of `Db.watch`."""
+        whole = self._prefix + prefix_bytes(prefix)
+        return self._open_watch(WatchOptions(whole, from_seq, initial, on_lag, len(self._prefix)))
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of everything written so far. Use ``async with``, or `Snapshot.close` it. Arguments as of
@@ -133,13 +153,14 @@ class NamespaceReads(PrefixedReads[H]):
 class NamespaceView(NamespaceReads[HistorySource]):
     """A namespace as a reader sees it. Made by `DbReader.namespace`."""
 
-    def __init__(self, reads: HistorySource, prefix: bytes) -> None:
+    def __init__(self, reads: HistorySource, open_watch: OpenWatch, prefix: bytes) -> None:
         self._reads = reads
+        self._open_watch = open_watch
         self._prefix = prefix
 
     def namespace(self, name: str) -> NamespaceView:
         """The namespace ``name`` in this one."""
-        return NamespaceView(self._reads, self._prefix + prefix_of(NAMESPACE, name))
+        return NamespaceView(self._reads, self._open_watch, self._prefix + prefix_of(NAMESPACE, name))
 
     def map(
         self, name: str, *, key: type[K], value: type[V] | ValueCodec[V], indexes: Iterable[Index[V]] = ()

@@ -84,7 +84,8 @@ class Watches:
         self.guard.check()
         options.check()
         seq = self._source.durable_seq if options.from_seq == "now" else options.from_seq
-        return Watch(self, Watcher(options.prefix, Place(seq), options.on_lag, options.initial, self._limits))
+        watcher = Watcher(options.prefix, Place(seq), options.on_lag, options.initial, self._limits)
+        return Watch(self, watcher, options.cut)
 
     async def begin(self, watcher: Watcher) -> None:
         """See `Watching`. Raises `InvalidError` for a number that is not durable yet, or not here."""

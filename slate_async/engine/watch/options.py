@@ -17,12 +17,13 @@ WatchFrom: TypeAlias = int | Literal["now"]
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What ``watch()`` was asked for."""
+    """What ``watch()`` was asked for. ``cut``: so many bytes before keys are not given, those of a namespace."""
 
     prefix: bytes
     from_seq: WatchFrom
     initial: Initial
     on_lag: OnLag
+    cut: int = 0
 
     def check(self) -> None:
         """Raise `InvalidError` for what no database could give."""

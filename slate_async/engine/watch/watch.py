@@ -45,9 +45,10 @@ class Watch:
     `ConflictError` with ``reason`` ``"reopened"`` or ``"lagged"``; `NotFoundError` if changes it needs were compacted;
     `CorruptionError`. After `UnavailableError` the caller may ask again."""
 
-    def __init__(self, watching: Watching, watcher: Watcher) -> None:
+    def __init__(self, watching: Watching, watcher: Watcher, cut: int = 0) -> None:
         self._watching = watching
         self._watcher = watcher
+        self._cut = cut
         self._chunk: Sequence[Change] = ()
         self._next = 0
         self._begun = False
@@ -101,7 +102,7 @@ class Watch:
                 self._check()
                 if (changes := self._watcher.take()) is not None:
                     self._watching.taken(self._watcher)
-                    self._chunk, self._next = changes, 0
+                    self._chunk, self._next = below(changes, self._cut), 0
                     return
                 await self._watcher.wait()
 
@@ -153,3 +154,8 @@ class Watch:
     def __del__(self) -> None:
         if not self._closed and self._begun and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._watching.end, self._watcher)
+
+
+def below(changes: Sequence[Change], cut: int) -> Sequence[Change]:
+    """``changes`` without the first ``cut`` bytes of their keys."""
+    return [change._replace(key=change.key[cut:]) for change in changes] if cut else changes

@@ -271,3 +271,34 @@ async def test_touch_renews_the_life_of_a_row(db: slate.Db, clock: ManualClock) 
         assert (await part.touch(b"none", ttl=10)).value is None
         assert await part.get(b"a") is None
         assert db.status().last_seq == last, "nothing was written"
+
+
+async def test_a_watch_gives_keys_of_the_namespace(db: slate.Db) -> None:
+    space, other = db.namespace("t"), db.namespace("t2")
+    inner = space.namespace("in")
+    async with space.watch() as all_of, space.watch(prefix=b"a") as some, inner.watch(from_seq=0) as below:
+        await other.put(b"a1", b"")
+        await space.put(b"a1", b"1")
+        await inner.put(b"k", b"2")
+        await db.put(b"a1", b"")
+        await space.delete(b"b")
+        async with asyncio.timeout(10):
+            found = [await anext(all_of) for _ in range(3)]
+            assert [(change.op, change.key, change.seq) for change in found] == [
+                ("put", b"a1", 2),
+                ("put", inner.prefix[len(space.prefix) :] + b"k", 3),
+                ("delete", b"b", 5),
+            ]
+            assert ((await anext(some)).key, (await anext(below)).key) == (b"a1", b"k")
+    with pytest.raises(slate.InvalidError, match="a prefix is bytes-like"):
+        space.watch(prefix="a")  # type: ignore[arg-type]
+
+
+async def test_a_reader_watches_a_namespace() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db, open_reader(store, manifest_poll_interval_ms=10) as reader:
+        async with reader.namespace("t").watch() as watch, asyncio.timeout(10):
+            await db.put(b"k", b"")
+            await db.namespace("t").put(b"k", b"1")
+            assert (await anext(watch)).key == b"k"
+            assert watch.last_seq == 2
