@@ -48,11 +48,12 @@ async def test_rows_of_all_writes_are_given(kind: Kind) -> None:
 
 async def test_a_transaction_that_failed_gives_nothing() -> None:
     async with open_db(memory_store(), CONTIGUOUS) as db, db.watch() as watch:
+        tx = db.transaction()
+        await tx.get(b"a")
+        tx.put(b"b", b"lost")
+        await db.put(b"a", b"between")
         with pytest.raises(slate.ConflictError):
-            async with db.transaction() as tx:
-                await tx.get(b"a")
-                tx.put(b"b", b"lost")
-                await db.put(b"a", b"between")
+            await tx.commit()
         await db.put(b"c", b"")
         assert [change.key for change in await taken(watch, 2)] == [b"a", b"c"]
 
