@@ -6,6 +6,7 @@ from tests.simulation.rules.collections_table import COLLECTION_SWITCHES
 from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
 from tests.simulation.rules.map_table import MAP_SWITCHES
+from tests.simulation.rules.merge_table import MERGE_SWITCHES
 from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
 from tests.simulation.rules.place_table import PLACE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
@@ -26,6 +27,7 @@ from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIR
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.life.tails import TAILS
 from tests.simulation.scenarios.maps.scenarios import MAPS
+from tests.simulation.scenarios.merges import MERGES
 from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
@@ -47,6 +49,7 @@ ENGINE_SWITCHES = (
     *TRANSACTION_SWITCHES,
     *WATCH_SWITCHES,
     *MAP_SWITCHES,
+    *MERGE_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
 ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
@@ -68,6 +71,7 @@ _ALL = (
     *STANDBY,
     *TRANSACTIONS,
     READ_BEFORE_A_LOSS,
+    *MERGES,
     *WATCHES,
     *MAPS,
     DUEL,

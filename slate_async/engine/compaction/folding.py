@@ -9,7 +9,7 @@ Of each key only rows up to ``keep_above`` are folded: nobody reads between them
 
 A fold has the number, write time and expiry of its newest operand. What the operator cannot fold stays.
 
-Decision 37: docs/decisions/0037-an-operand-is-a-row-until-it-meets-its-base.md
+Rule 34: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

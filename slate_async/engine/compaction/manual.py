@@ -69,5 +69,6 @@ async def flush_and_compact(
             stalled.cancel()
         if not flushing.done():
             taken += await compact(Manual())
-    flushing.result()
+    if not flushing.cancelled():  # it was if the database closes, which the compactor says, and why
+        flushing.result()
     return taken + await compact(manual)

@@ -10,6 +10,8 @@ For each key, with ``keep_above`` the highest sequence number below which nothin
   expired base becomes a tombstone: it still hides what is below, but its value is not read any more.
 
 A row has expired if it expires at ``expired_at_ms`` or before, the earliest time that a read still has.
+
+Rule 34: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
