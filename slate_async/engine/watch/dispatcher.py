@@ -84,9 +84,9 @@ class Dispatcher:
         """Let ``watcher`` go on from memory if what it needs next is there, and there is room for all of that."""
         if watcher.place < self.recent.floor:
             return False
-        for piece in self.recent.after(watcher.place):
-            if not watcher.offer(piece):
-                return False
+        pieces = list(self.recent.after(watcher.place))
+        if pieces and not watcher.offer_all(pieces):
+            return False
         watcher.live = True
         if watcher.prefix not in self._live:
             self._live[watcher.prefix] = {}

@@ -55,6 +55,7 @@ class Watches:
         self._watchers: dict[Watcher, None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._sessions: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
         self._renew()
 
     def _renew(self) -> None:
@@ -88,13 +89,21 @@ class Watches:
         return Watch(self, watcher, options.cut)
 
     async def begin(self, watcher: Watcher) -> None:
-        """See `Watching`. Raises `InvalidError` for a number that is not durable yet, or not here."""
+        """See `Watching`. Raises `InvalidError` for a number that is not durable yet, or not here.
+
+        One after another, in turns of the loop: a thousand clients may come back at once for what memory has."""
         if watcher.place.seq > self._source.durable_seq:
             durable = await self._updates.durable_seq()
             if watcher.place.seq > durable:
                 raise InvalidError(
                     f"sequence number {watcher.place.seq} is not durable yet, the newest durable one is {durable}"
                 )
+        async with self._turn:
+            if self.yield_budget.exhausted():
+                await self.yield_budget.yield_now()
+            self._begin(watcher)
+
+    def _begin(self, watcher: Watcher) -> None:
         self.guard.check()
         self._watchers[watcher] = None
         if not self._dispatcher.active:

@@ -120,6 +120,9 @@ class Recent:
 
     def after(self, place: Place) -> Iterator[Piece]:
         """The pieces behind ``place``, which is not below the floor."""
-        for piece, _ in list(self._pieces):
-            if piece.end > place:
-                yield piece.above(place)
+        found: list[Piece] = []
+        for piece, _ in reversed(self._pieces):
+            if piece.end <= place:
+                break
+            found.append(piece.above(place))
+        yield from reversed(found)

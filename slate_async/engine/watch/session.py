@@ -16,6 +16,7 @@ from slate_async.engine.watch.retained_feed import RetainedFeed
 from slate_async.engine.watch.watcher import Watcher
 from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Clock
+from slate_async.runtime.yield_budget import YieldBudget
 
 TURN_S = 5.0
 PATIENCE_S = 0.5
@@ -40,6 +41,7 @@ class Session:
         self._admit = admit
         self._needed = needed
         self._woken = asyncio.Event()
+        self._yield_budget = YieldBudget(clock)
         self._turn_began = clock.monotonic()
         self._step: asyncio.Task[Piece] | None = None
         self._pieces: AsyncGenerator[Piece, None] | None = None
@@ -82,8 +84,10 @@ class Session:
         while True:
             self._woken.clear()
             for watcher in list(self.watchers):
-                if watcher.has_room and self._admit(watcher):
+                if watcher in self.watchers and watcher.has_room and self._admit(watcher):
                     self.watchers.pop(watcher, None)
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
             if not self.watchers:
                 return
             await self._retained.acknowledge(min(watcher.place.seq for watcher in self.watchers))
@@ -130,7 +134,12 @@ class Session:
     async def _give(self, piece: Piece) -> None:
         """Give ``piece`` to those it is for. If none of them has room, nothing happens before something is taken."""
         attached = self._attached()
-        full = [watcher for watcher in attached if not _offered(watcher, piece)]
+        full: list[Watcher] = []
+        for watcher in attached:
+            if not _offered(watcher, piece):
+                full.append(watcher)
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
         if attached and len(full) == len(attached):
             await self._woken.wait()
             return

@@ -23,6 +23,7 @@ from slate_async.engine.watch.session import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, 
 from slate_async.engine.watch.watcher import Watcher
 from slate_async.errors import ClosedError, FencedError, NotFoundError, SlateError, UnavailableError
 from slate_async.runtime.protocol import Clock
+from slate_async.runtime.yield_budget import YieldBudget
 
 MAX_SESSIONS = 4
 """So many change feeds at a time; what asks for older changes than all of them waits until one ends."""
@@ -42,6 +43,7 @@ class SharedFeed:
         self._spawn = spawn
         self._sessions: dict[Session, None] = {}
         self._woken = asyncio.Event()
+        self._yield_budget = YieldBudget(clock)
 
     # ---- watchers
 
@@ -98,8 +100,10 @@ class SharedFeed:
         while True:
             self._woken.clear()
             for watcher in self._alone():
-                if watcher.has_room:
+                if watcher in self.behind and watcher.has_room:
                     self._admit(watcher)
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
             older = [watcher for watcher in self._alone() if self._needed(watcher)]
             pressed = self._dispatcher.recent.pressed and len(older) < len(self._alone())
             if not (pressed or older) or len(self._sessions) >= MAX_SESSIONS + pressed:

@@ -94,6 +94,15 @@ class Watcher:
         self.place = max(self.place, piece.end)
         return True
 
+    def offer_all(self, pieces: Sequence[Piece]) -> bool:
+        """`offer` pieces that follow one another, as one if there is room for all. ``False``: not for all of them."""
+        matching = [change for piece in pieces for change in piece.matching(self.prefix)]
+        nbytes = size_of(matching)
+        limits = self._limits
+        if self._rows + len(matching) <= limits.rows and self._nbytes + nbytes <= limits.nbytes:
+            return self.offer(Piece(matching, self.place, pieces[-1].end), matching, nbytes)
+        return all(self.offer(piece) for piece in pieces)
+
     def fail(self, failure: Callable[[], SlateError], *, passing: bool = False) -> None:
         """What is queued is followed by an error."""
         self.failure, self.passing = failure, passing

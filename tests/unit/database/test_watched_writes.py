@@ -80,3 +80,28 @@ async def test_an_outage_ends_watches(kind: Kind) -> None:
             async with asyncio.timeout(10):
                 while (change := await anext(again)).key != b"c":
                     assert change.key == b"b"
+
+
+async def test_watchers_that_come_back_at_once_take_turns() -> None:
+    """Each looks through all that memory has for it, so other tasks run between them."""
+    async with open_db(memory_store(), CONTIGUOUS) as db, db.watch() as first:
+        for number in range(2_000):
+            await db.put(b"%d" % (number % 10), b"", await_durable=False)
+        await db.flush()
+        await taken(first, 2_000)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count())
+        watches = [db.watch(prefix=b"%d" % (number % 10), from_seq=100) for number in range(100)]
+        found = await asyncio.gather(*(taken(watch, 190) for watch in watches))
+        counting.cancel()
+        assert turns >= 100
+        assert [change.seq for change in found[3]] == list(range(104, 2_001, 10))
+        for watch in watches:
+            watch.close()
