@@ -1,4 +1,4 @@
-"""Watches see rows of every kind of write, and end with the database's epoch."""
+"""Watches see rows of every kind of write, whatever the store does, and end with the database's epoch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 import slate_async as slate
-from tests.engine import CONTIGUOUS, KINDS, Kind, memory_store, open_db, starts
-from tests.unit.database.away import SHORT, back, failed, outages
+from tests.engine import CONTIGUOUS, KINDS, Kind, memory_store, open_db, open_reader, starts
+from tests.unit.database.away import SHORT, Outages, back, failed, outages
+from tests.unit.database.test_feed_ingests import ingest, rows_of
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 
@@ -105,3 +106,56 @@ async def test_watchers_that_come_back_at_once_take_turns() -> None:
         assert [change.seq for change in found[3]] == list(range(104, 2_001, 10))
         for watch in watches:
             watch.close()
+
+
+def without_ssts(store: Outages) -> Outages:
+    """What a reader reads by, that does not get at SSTs now and then."""
+    store.away = lambda key: "sst/" in key
+    return store
+
+
+async def all_taken(watch: slate.Watch, count: int) -> list[slate.Change]:
+    """The next ``count`` changes, however often the store did not answer."""
+    found: list[slate.Change] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            try:
+                found.append(await anext(watch))
+            except slate.UnavailableError:
+                continue
+    return found
+
+
+async def test_a_watcher_that_was_busy_while_the_store_was_away_gets_all() -> None:
+    store = memory_store()
+    seen = without_ssts(Outages(store))
+    async with open_db(store, CONTIGUOUS) as db:
+        for number in range(50):
+            await db.put(b"%d" % number, b"", await_durable=False)
+        await db.flush(l0=True)
+        async with open_reader(seen, retry_deadline_ms=100) as reader, reader.watch(from_seq=0) as watch:
+            seen.down = True
+            with pytest.raises(slate.UnavailableError):
+                await anext(watch)
+            await asyncio.sleep(0.8)  # another error waits by now
+            seen.down = False
+            await asyncio.sleep(0.1)
+            assert [change.seq for change in await all_taken(watch, 50)] == list(range(1, 51))
+
+
+async def test_an_ingest_comes_once_beside_a_reader_whose_store_was_away() -> None:
+    store = memory_store()
+    seen = without_ssts(Outages(store))
+    async with open_db(store, CONTIGUOUS) as db:
+        options = {"retry_deadline_ms": 100, "manifest_poll_interval_ms": 10, "watch_buffer_rows": 50}
+        async with open_reader(seen, **options) as reader, reader.watch() as watch, reader.watch() as other:
+            waiting = asyncio.ensure_future(all_taken(watch, 1_001))
+            await ingest(store, db, "one", rows_of(b"i", 1_000))
+            await db.put(b"z", b"")
+            for _ in range(3):
+                seen.down = not seen.down
+                await asyncio.sleep(0.15)
+            seen.down = False
+            keys = [*rows_of(b"i", 1_000), b"z"]
+            assert [change.key for change in await waiting] == keys
+            assert [change.key for change in await all_taken(other, 1_001)] == keys
