@@ -14,8 +14,10 @@ from typing import Any
 import aiohttp
 
 COUNTERS = [f"c{number}" for number in range(4)]
-PAUSE_S = 0.5
+PAUSE_S = 0.8
 TIMEOUT_S = 15.0
+IMPATIENT = 0.07
+"""So often a client goes away before the answer comes."""
 AWAY = (aiohttp.ClientError, ConnectionError, TimeoutError)
 """The service has given no answer: nobody knows what became of the request."""
 
@@ -84,7 +86,9 @@ class Client:
         return None if answer[0] == 503 else answer
 
     async def _once(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
-        async with self._http.request(method, self._url + path, json=body, headers=headers) as response:
+        seconds = self._rng.uniform(0.002, 0.05) if self._rng.random() < IMPATIENT else TIMEOUT_S
+        limit, url = aiohttp.ClientTimeout(total=seconds), self._url + path
+        async with self._http.request(method, url, json=body, headers=headers, timeout=limit) as response:
             text = await response.read()
             tag = response.headers.get("ETag")
             return response.status, json.loads(text) if text.startswith((b"{", b"[")) else None, tag
@@ -164,7 +168,7 @@ class Client:
             if body["next"] is None:
                 break
             after = f"&after={body['next']}"
-        assert skus == sorted(set(skus))
+        assert skus == sorted(set(skus)), f"pages are {skus}"
         assert there <= set(skus), f"pages lack {there - set(skus)}"
 
 
@@ -231,7 +235,8 @@ async def judge(http: aiohttp.ClientSession, url: str, known: Known, watchers: S
     for counter in COUNTERS:
         _, body, _ = await client.insist("GET", f"/counters/{counter}")
         totals[counter] = body["value"]
-    assert totals == {counter: known.counted[counter] for counter in COUNTERS}
+    counted = {counter: known.counted[counter] for counter in COUNTERS}
+    assert totals == counted, f"counters are {totals}, and {counted} was acknowledged"
     for counter, values in known.values.items():
         assert len(set(values)) == len(values), f"{counter}: two increments made the same value"
     for sku, seller in known.sellers.items():
