@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
-    from slate_async.types import Finding, Row
+    from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
         __name__,
@@ -222,7 +222,7 @@ else:
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
-            "slate_async.types": "Finding Row",
+            "slate_async.types": "Finding RangeDelete Row",
         },
     )
 
@@ -321,6 +321,7 @@ __all__ = [
     "Outcome",
     "Page",
     "PutConditions",
+    "RangeDelete",
     "RangeResult",
     "RangeTask",
     "ReadAhead",

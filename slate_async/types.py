@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from slate_async.errors import CorruptionError, said_by
@@ -14,7 +16,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 PUT = 0
 """Row kind: the row carries a value."""
 DELETE = 1
-"""Row kind: a tombstone; hides older versions of the key."""
+"""Row kind: a tombstone; hides older versions of the key. With a value it deletes a range: all keys from its own on and
+below the value."""
 MERGE = 2
 """Row kind: an operand, for the database's merge operator; adds to older versions of the key."""
 
@@ -54,6 +57,36 @@ class Row(NamedTuple):
     seq: int
     create_time: float
     expire_time: float | None
+
+
+FIRST_KEY = b"\0"
+"""The lowest key there can be."""
+NO_END = b"\0"
+"""The value of a row that deletes all keys from its own on. No range ends there, for none begins below it."""
+ABOVE_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDelete:
+    """A row that hides all older rows of the keys from ``start`` (inclusive) to ``end`` (exclusive).
+
+    until: the row's value: ``end``, or `NO_END`
+    unknown: what a newer release says of it in the manifest"""
+
+    seq: int
+    start: bytes
+    until: bytes
+    create_ms: int
+    unknown: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def end(self) -> bytes:
+        """The first key behind it; one above all keys if it has no end."""
+        return ABOVE_ALL_KEYS if self.until == NO_END else self.until
+
+    def overlaps(self, first: bytes, last: bytes) -> bool:
+        """Whether keys from ``first`` to ``last``, both included, may be in it."""
+        return self.start <= last and first < self.end
 
 
 class RowHit(NamedTuple):

@@ -71,6 +71,18 @@ class KeySpan:
         return rows
 
 
+def refuse_range_deletes(rows: pa.RecordBatch) -> None:
+    """Raise `InvalidError`, which names the first one, if ``rows`` of a feed delete a range of keys."""
+    found = pc.index(rows.column("op"), "delete_range").as_py()
+    if found >= 0:
+        row = rows.slice(found, 1).to_pylist()[0]
+        end = "every key behind it" if row["value"] is None else repr(row["value"])
+        raise InvalidError(
+            f"a relay does not follow range deletes, and change {row['seq']} deletes the keys from {row['key']!r} to"
+            f" {end}; delete key by key in a database that is relayed, or relay to a new collection from a snapshot"
+        )
+
+
 class Enveloping(Protocol):
     """Turns rows of a feed, in their order, into updates."""
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from slate_async.bridges.contents_hold import ContentsHold
-from slate_async.bridges.envelopes import TIME, Enveloping, KeySpan
+from slate_async.bridges.envelopes import TIME, Enveloping, KeySpan, refuse_range_deletes
 from slate_async.codec.arrays import mask_array, numbers_of
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
@@ -181,6 +181,7 @@ class RelayRun:
 
     async def _updates(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         def convert() -> pa.RecordBatch:
+            refuse_range_deletes(rows)
             return self._envelope.updates(self._span.of(rows), self._feed.snapshot_seq)
 
         updates = convert() if len(rows) <= INLINE_ROWS else await self._offload.run(convert)

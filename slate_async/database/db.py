@@ -37,11 +37,12 @@ from slate_async.engine.transactions.condition import PutConditions, condition, 
 from slate_async.engine.watch.open import Watches, reopened
 from slate_async.engine.watch.pieces import Limits
 from slate_async.engine.watch.sources import WriterSource
-from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
+from slate_async.engine.write.batch import BatchRows, WriteBatch, deletion, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.open import Opened
 from slate_async.engine.write.polling import HeadPolling
+from slate_async.engine.write.range_rows import range_of_prefix
 from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer, WriterHost
@@ -290,6 +291,19 @@ class Db(OpenDatabase[WriterReads]):
         root = Namespace(self, self._reads, self._transact, self._open_watch, b"", None)
         return root.map(name, key=key, value=value, indexes=indexes, default_ttl=default_ttl)
 
+    def delete_range(
+        self, start: BytesLike | None, end: BytesLike | None, *, await_durable: bool = True
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) that are there at this call; ``None`` is
+        unbounded. One row, however many keys these are; compaction gives their space back. Otherwise as `put`.
+
+        Raises `UnavailableError` while compaction has too many of them left to do."""
+        return self.write(deletion(start, end), await_durable=await_durable)
+
+    def delete_prefix(self, prefix: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove all keys that begin with ``prefix``. As `delete_range`."""
+        return self.write(deletion(*range_of_prefix(prefix)), await_durable=await_durable)
+
     # ---- transactions
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
@@ -345,6 +359,8 @@ class Db(OpenDatabase[WriterReads]):
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check("not_applied")
+        if batch.ranges:
+            await self._writer.allow_range_deletes(batch.ranges)
         handle = await self._sequencer.batch(batch)
         if await_durable:
             await handle.durable()

@@ -259,6 +259,10 @@ class Transact:
 
     async def write_batch(self, rows: BatchRows, steps: Sequence[BatchStep], await_durable: bool) -> WriteHandle:
         """Apply ``rows``, and what ``steps`` write in a transaction, in one step."""
+        if rows.ranges:
+            raise InvalidError(
+                "a batch with rows of maps deletes no range of keys; write two batches", outcome="not_applied"
+            )
 
         async def run(tx: Transaction) -> WriteHandle:
             tx._take(rows)

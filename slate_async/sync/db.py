@@ -148,6 +148,18 @@ class Db(OpenDatabase[asynchronous.Db]):
         """Apply the rows of ``batch`` atomically."""
         return WriteHandle(self._loop, self._loop.run(self._handle.write, batch, await_durable=await_durable))
 
+    def delete_range(
+        self, start: BytesLike | None, end: BytesLike | None, *, await_durable: bool = True
+    ) -> WriteHandle:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive); ``None`` is unbounded."""
+        made = self._loop.run(self._handle.delete_range, start, end, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
+    def delete_prefix(self, prefix: BytesLike, *, await_durable: bool = True) -> WriteHandle:
+        """Remove all keys that begin with ``prefix``."""
+        made = self._loop.run(self._handle.delete_prefix, prefix, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
     def flush(self, *, l0: bool = False) -> None:
         """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
         self._loop.run(self._handle.flush, l0=l0)

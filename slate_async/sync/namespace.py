@@ -169,6 +169,18 @@ class Namespace(NamespaceReads):
         made = self._loop.run(self._namespace.touch, key, ttl=ttl, await_durable=await_durable)
         return UpdateHandle(self._loop, made)
 
+    def delete_range(
+        self, start: BytesLike | None, end: BytesLike | None, *, await_durable: bool = True
+    ) -> WriteHandle:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive); ``None`` is unbounded."""
+        made = self._loop.run(self._namespace.delete_range, start, end, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
+    def delete_prefix(self, prefix: BytesLike, *, await_durable: bool = True) -> WriteHandle:
+        """Remove all keys that begin with ``prefix``."""
+        made = self._loop.run(self._namespace.delete_prefix, prefix, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
         """Apply the rows of ``batch`` atomically."""
         return WriteHandle(self._loop, self._loop.run(self._namespace.write, batch, await_durable=await_durable))

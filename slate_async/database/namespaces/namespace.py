@@ -18,8 +18,9 @@ from slate_async.database.namespaces.transaction import NamespaceTransaction
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
 from slate_async.database.transaction import Isolation, Transaction
 from slate_async.engine.transactions.condition import PutConditions
-from slate_async.engine.write.batch import WriteBatch, prefixed
+from slate_async.engine.write.batch import WriteBatch, deletion, prefixed
 from slate_async.engine.write.commit_group import WriteHandle
+from slate_async.engine.write.range_rows import range_of_prefix
 from slate_async.engine.write.reads import WriterReads
 from slate_async.errors import InvalidError
 
@@ -207,6 +208,17 @@ class Namespace(NamespaceReads[WriterReads]):
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
         return self._writes.write(prefixed(batch, self._prefix, self._default_ttl), await_durable=await_durable)
+
+    def delete_range(
+        self, start: BytesLike | None, end: BytesLike | None, *, await_durable: bool = True
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive); ``None`` is unbounded. As
+        `Db.delete_range`."""
+        return self.write(deletion(start, end), await_durable=await_durable)
+
+    def delete_prefix(self, prefix: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove all keys that begin with ``prefix``. As `Db.delete_prefix`."""
+        return self.write(deletion(*range_of_prefix(prefix)), await_durable=await_durable)
 
     def transaction(self, *, isolation: Isolation = "serializable", await_durable: bool = True) -> Transaction:
         """A transaction that begins now, with the keys of the namespace. As `Db.transaction`.

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import mask_array, number_array
+from slate_async.codec.arrays import binary_scalar, mask_array, mask_of, number_array, numbers_of
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.types import DELETE
+from slate_async.storage.format.ordering import Mask
+from slate_async.types import DELETE, NO_END
 
-Op: TypeAlias = Literal["put", "delete", "merge"]
-"""What a change did to its key; the n-th is that of rows of kind n."""
+Op: TypeAlias = Literal["put", "delete", "merge", "delete_range"]
+"""What a change did to its key; the n-th is that of rows of kind n. ``"delete_range"``: to all keys from its own
+(inclusive) to its value (exclusive)."""
 
 CHANGE_SCHEMA = pa.schema(
     [
@@ -27,14 +30,14 @@ CHANGE_SCHEMA = pa.schema(
     ]
 )
 _TIME = pa.timestamp("ms", "UTC")
-_NAMES: tuple[Op, ...] = get_args(Op)
-_OPS = pa.array(_NAMES, pa.string())
+OPS: tuple[Op, ...] = get_args(Op)
+_OPS = pa.array(OPS, pa.string())
 
 
 class Change(NamedTuple):
     """One row as it was written. Times are seconds since the Unix epoch, exact to the millisecond.
 
-    value: ``None`` of a delete; of a merge the operand
+    value: ``None`` of a delete; of a merge the operand; of ``"delete_range"`` the end, ``None`` if it has none
     expire_time: when the row expires, or has expired by now; ``None`` for never. Its expiring is no change of its own
     """
 
@@ -45,23 +48,28 @@ class Change(NamedTuple):
     create_time: float
     expire_time: float | None
 
+    def touches(self, prefix: bytes) -> bool:
+        """Whether it changes keys that begin with ``prefix``."""
+        if self.key.startswith(prefix):
+            return True
+        if self.op != "delete_range" or self.key > prefix:
+            return False
+        return self.value is None or self.value > prefix
+
 
 def changes_of(rows: Columns) -> list[Change]:
     """Each row."""
     expires = [NO_EXPIRY] * len(rows) if rows.expire_ms is None else rows.expire_ms.tolist()
+    values = rows.values.to_pylist()
+    ops, given = _ops_of(rows)
+    if given is not None:
+        values = [value if known else None for value, known in zip(values, given.tolist(), strict=True)]
     return [
-        Change(
-            _NAMES[kind],
-            key,
-            None if kind == DELETE else value,
-            seq,
-            create_ms / 1000,
-            None if expire_ms == NO_EXPIRY else expire_ms / 1000,
-        )
-        for kind, key, value, seq, create_ms, expire_ms in zip(
-            rows.kinds.tolist(),
+        Change(OPS[op], key, value, seq, create_ms / 1000, None if expire_ms == NO_EXPIRY else expire_ms / 1000)
+        for op, key, value, seq, create_ms, expire_ms in zip(
+            ops.tolist(),
             rows.keys.to_pylist(),
-            rows.values.to_pylist(),
+            values,
             rows.seqs.tolist(),
             rows.create_ms.tolist(),
             expires,
@@ -70,13 +78,27 @@ def changes_of(rows: Columns) -> list[Change]:
     ]
 
 
-def record_batch(rows: Columns) -> RecordBatch:
-    """All rows as one batch of `CHANGE_SCHEMA`; a delete's value is null."""
+def _ops_of(rows: Columns) -> tuple[npt.NDArray[np.int8], Mask | None]:
+    """The place of each row's op in `OPS`, and which rows have a value to give; ``None``: all."""
+    ops = rows.kinds.astype(np.int8)
     deleted = rows.kinds == DELETE
+    if not deleted.any():
+        return ops, None
+    ranges = deleted & (numbers_of(pc.binary_length(rows.values)) > 0)
+    if not ranges.any():
+        return ops, ~deleted
+    ops[ranges] = OPS.index("delete_range")
+    endless = mask_of(pc.equal(rows.values, binary_scalar(NO_END)))
+    return ops, ~deleted | (ranges & ~endless)
+
+
+def record_batch(rows: Columns) -> RecordBatch:
+    """All rows as one batch of `CHANGE_SCHEMA`; the value of a delete, and of a range without an end, is null."""
+    numbers, given = _ops_of(rows)
     values = rows.values
-    if deleted.any():
-        values = pc.if_else(mask_array(deleted), pa.nulls(1, pa.binary())[0], values)
-    ops = pa.DictionaryArray.from_arrays(number_array(rows.kinds.astype(np.int8)), _OPS).dictionary_decode()
+    if given is not None:
+        values = pc.if_else(mask_array(given), values, pa.nulls(1, pa.binary())[0])
+    ops = pa.DictionaryArray.from_arrays(number_array(numbers), _OPS).dictionary_decode()
     batch: RecordBatch = pa.record_batch(
         [ops, rows.keys, values, number_array(rows.seqs), number_array(rows.create_ms, _TIME), _expiries(rows)],
         schema=CHANGE_SCHEMA,

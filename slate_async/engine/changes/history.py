@@ -21,9 +21,9 @@ from slate_async.engine.changes.selection import Selected, SeqSource, select
 from slate_async.engine.changes.spill import Spill
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
+from slate_async.engine.read.covered import ViewMaker
 from slate_async.engine.read.merge import close_stream
 from slate_async.engine.read.sst_tables import SstTables
-from slate_async.engine.read.view import ReadView
 from slate_async.errors import CorruptionError
 from slate_async.merge_operators.guarded import merging
 from slate_async.runtime.protocol import Runtime
@@ -136,7 +136,7 @@ class History:
         state = _without_older(self.state, after) if found is None else self.state
         l0, runs = SstTables(self._ssts).levels(state)
         yield_budget = YieldBudget(self._runtime.clock)
-        view = ReadView((), l0, runs, yield_budget=yield_budget, merging=found)
+        view = ViewMaker(yield_budget, merging=found).view((), l0, runs, self.state.range_deletes)
         now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
         rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, prefetch=True)
         try:

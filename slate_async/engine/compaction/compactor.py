@@ -24,6 +24,7 @@ from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.progress import CompactionEvent
 from slate_async.engine.compaction.ranges import split
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
+from slate_async.engine.compaction.sweep import hidden_whole
 from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoundError, SlateError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
@@ -37,6 +38,7 @@ from slate_async.storage.manifest.edits.compactions import (
     ReleaseCompactor,
 )
 from slate_async.storage.manifest.edits.protocol import check_usable
+from slate_async.storage.manifest.edits.range_deletes import DropHidden
 from slate_async.storage.manifest.state import Compaction, ManifestState
 
 logger = logging.getLogger(__name__)
@@ -256,6 +258,9 @@ class Compactor:
             state, log = look.state, tuple(reversed(look.ssts))
         now_ms = self._runtime.clock.now_ms()
         started = False
+        if hidden := hidden_whole(state, keep_above(state, now_ms, log)):
+            state = await self._context.driver.commit(DropHidden(self.epoch, hidden))
+            self._host.committed()
         for spec in await self._planned(manual, state, now_ms, log):
             try:
                 await self._carry_out(state, spec, now_ms, log)

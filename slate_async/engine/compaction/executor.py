@@ -9,6 +9,7 @@ from uuid import UUID
 
 from slate_async.settings import Compression
 from slate_async.storage.manifest.state import Parent, SstRef
+from slate_async.types import RangeDelete
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class RangeTask:
     sst_bytes, block_bytes, compression, filter_bits_per_key: as in `Settings`
     parents: where inputs lie that are a clone's parents'
     merge_operator: the name of the database's, if it has one; the executor must have it
+    range_deletes: those up to ``keep_above`` that may hide rows of the range: these rows go
+    swept_seq: all range deletes up to this number are among them; ``None``: the database has none
     """
 
     database_id: UUID
@@ -41,6 +44,8 @@ class RangeTask:
     filter_bits_per_key: int
     parents: tuple[Parent, ...] = ()
     merge_operator: str | None = None
+    range_deletes: tuple[RangeDelete, ...] = ()
+    swept_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeT
 from slate_async.engine.compaction.local_executor import OpenSst
 from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventKind, EventSink, added
+from slate_async.engine.compaction.sweep import deletes_within, swept_by
 from slate_async.errors import ConflictError, CorruptionError, InternalError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.concurrent import map_bounded
@@ -130,6 +131,7 @@ class Job:
 
     def _tasks(self, state: ManifestState, sources: Sources) -> list[RangeTask]:
         wanted, settings = self.compaction, self._context.settings
+        swept_seq = swept_by(state, wanted.keep_above)
         edges: Sequence[bytes | None] = (None, *wanted.bounds, None)
         return [
             RangeTask(
@@ -147,6 +149,8 @@ class Job:
                 filter_bits_per_key=settings.filter_bits_per_key,
                 parents=state.parents,
                 merge_operator=state.merge_operator,
+                range_deletes=deletes_within(state, start, end, wanted.keep_above),
+                swept_seq=swept_seq,
             )
             for start, end in pairwise(edges)
         ]

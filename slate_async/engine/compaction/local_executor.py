@@ -23,6 +23,8 @@ from slate_async.engine.compaction.merge import Merge, SourceRows, Tally
 from slate_async.engine.compaction.output import SstOutput
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.compaction.rounds import Rounds
+from slate_async.engine.compaction.sweep import swept
+from slate_async.engine.read.covers import Covers
 from slate_async.merge_operators.guarded import merging
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
@@ -73,7 +75,7 @@ class LocalExecutor:
                     left = await self._runtime.offload.run(lambda rest=left: output.add(rest))  # type: ignore[misc]
                 if progress is not None:
                     progress(tally.counts())
-            return RangeResult(await output.finish(), tally.counts())
+            return RangeResult(swept(await output.finish(), task.swept_seq), tally.counts())
         finally:
             await rounds.aclose()
             await output.close()
@@ -81,8 +83,9 @@ class LocalExecutor:
     def _sources(self, task: RangeTask, tally: Tally) -> list[SourceRows]:
         share = READ_AHEAD_BYTES // len(task.sources)
         read_ahead = min(MOST_READ_AHEAD_BYTES, max(LEAST_READ_AHEAD_BYTES, share))
+        covers = Covers(task.range_deletes)
         return [
-            SourceRows(self._read(source, task.start, task.end, read_ahead), tally, task.keep_above)
+            SourceRows(self._read(source, task.start, task.end, read_ahead), tally, task.keep_above, covers)
             for source in task.sources
         ]
 

@@ -27,11 +27,12 @@ from slate_async.codec.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.engine.compaction.executor import MergeCounts
 from slate_async.engine.compaction.folding import Folding
 from slate_async.engine.compaction.rounds import Round, as_round
+from slate_async.engine.read.covers import NO_COVERS, Covers
 from slate_async.engine.read.merge import close_stream, key_at
 from slate_async.errors import InternalError
 from slate_async.merge_operators.guarded import Guarded
 from slate_async.storage.format.ordering import Mask
-from slate_async.types import DELETE, MERGE, PUT
+from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
 
 
 class VersionFilter:
@@ -148,8 +149,12 @@ class SourceRows(AsyncIterator[Columns]):
     Of a batch that is all one key the shadowed versions go at once: the merge holds the versions of a key together, and
     a key written over and over must not fill the memory."""
 
-    def __init__(self, batches: AsyncIterator[Columns], tally: Tally, keep_above: int) -> None:
+    def __init__(
+        self, batches: AsyncIterator[Columns], tally: Tally, keep_above: int, covers: Covers = NO_COVERS
+    ) -> None:
+        """``covers``: range deletes that every read sees which is still possible: what they hide goes."""
         self._batches = batches
+        self._covers = covers
         self._tally = tally
         self._keep_above = keep_above
         self._hot: tuple[bytes, VersionFilter] | None = None
@@ -158,6 +163,9 @@ class SourceRows(AsyncIterator[Columns]):
         rows = await anext(self._batches)
         self._tally.rows_in += len(rows)
         self._tally.bytes_in += data_bytes(rows)
+        if self._covers.newest_seq:
+            before, rows = len(rows), self._covers.visible(rows, MAX_SEQ)
+            self._tally.shadowed += before - len(rows)
         if not len(rows) or key_at(rows, 0) != key_at(rows, -1):
             self._hot = None
             return rows

@@ -13,6 +13,7 @@ from slate_async.engine.compaction.leveled import plan_leveled, push_into
 from slate_async.engine.compaction.plan_builder import Keys, PlanBuilder, flat, span, within
 from slate_async.engine.compaction.size_tiered import plan_size_tiered
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
+from slate_async.engine.compaction.sweep import plan_sweep
 from slate_async.errors import InvalidError
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 
@@ -29,6 +30,8 @@ def plan(state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence
         plan_size_tiered(builder)
     if not builder.specs:
         _shed(builder)
+    if not builder.specs:
+        plan_sweep(builder)
     return builder.specs
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from slate_async.codec.header import ObjectKind
 from slate_async.engine.follow.tail import Position, start_of
+from slate_async.engine.read.covered import ViewMaker
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
@@ -98,14 +99,13 @@ class ReaderState:
         self._most_bytes = most_bytes
         self._offload = offload
         self._opener = ssts
-        self._yield_budget = yield_budget
         self._on_view = on_view
         self._frozen: list[_Replayed] = []  # oldest first
         self._active = _Replayed(Memtable(), state.log_start - 1)
         self._log_ssts: list[_LogSst] = []  # newest first
         self._sst_tables = SstTables(ssts)
         self._hot = HotReads(ssts.cache)
-        self._merging = merging(state.merge_operator)
+        self._views = ViewMaker(yield_budget, self._hot, merging(state.merge_operator))
         self.view = self._new_view()
 
     @property
@@ -166,8 +166,10 @@ class ReaderState:
         self.last_seq = max(self.last_seq, active.table.last_seq)
         self.position = Position(logged.id + 1, max(self.position.floor, logged.header.writer_epoch))
         self._count(logged, rows)
-        if active.table.nbytes >= self._table_bytes:
+        full = active.table.nbytes >= self._table_bytes
+        if full:
             self._rotate()
+        if full or not self._views.knows(active.table):
             self.view = self._new_view()
 
     async def _add_ssts(self, objects: Sequence[LogObject]) -> None:
@@ -205,7 +207,8 @@ class ReaderState:
         self.last_seq = max(self.last_seq, state.last_seq)
         start = start_of(state)
         self.position = Position(max(self.position.next_id, start.next_id), max(self.position.floor, start.floor))
-        if self._purge(state.log_start) or (before.l0, before.runs) != (state.l0, state.runs):
+        shown = (before.l0, before.runs, before.range_deletes) == (state.l0, state.runs, state.range_deletes)
+        if self._purge(state.log_start) or not shown:
             self.view = self._new_view()
 
     def _purge(self, log_start: int) -> bool:
@@ -226,9 +229,7 @@ class ReaderState:
     def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.manifest)
         log = [sst.table for sst in self._log_ssts]
-        view = ReadView(
-            self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot, merging=self._merging
-        )
+        view = self._views.view(self.memtables, [*log, *l0], runs, self.manifest.range_deletes)
         if self._on_view is not None:
             self._on_view(view)
         return view

@@ -48,6 +48,8 @@ def first_page(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whol
 
     No rows before a last key: all that was met is hidden."""
     view, max_seq, now_ms = point
+    if not view.has_pages(span):
+        return None
     if len(view.levels) == 1:  # in most cases by itself
         for table in view.memtables:
             if table.last_seq:
@@ -75,7 +77,7 @@ async def first_page_yielding(
 
     Raises `CorruptionError`, `UnavailableError`."""
     view, max_seq, _ = point
-    if len(view.memtables) + len(view.levels) > MOST_SOURCES:
+    if len(view.memtables) + len(view.levels) > MOST_SOURCES or not view.has_pages(span):
         return None
     for table, limit in view.memory(max_seq):
         for _ in table.order_steps(limit):

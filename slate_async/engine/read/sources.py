@@ -17,7 +17,7 @@ from slate_async.errors import InternalError
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.around import Around
 from slate_async.storage.sst.passing import Passing
-from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, RowPage
+from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, NO_KEYS, NeedsIO, RowHit, RowPage
 
 BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
 """Greater than any key, for the end of a range that has none."""
@@ -78,16 +78,20 @@ class TableSource(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """A source and the keys it may hold: ``first_key`` to ``last_key``, both inclusive; ``expires`` unless it is known
-    that no row of it does."""
+    that no row of it does; ``max_seq``: no row of it is newer."""
 
     first_key: bytes
     last_key: bytes
     source: TableSource
     expires: bool = True
+    max_seq: int = MAX_SEQ
 
 
 class KeySpan(Protocol):
-    """Keys from ``first_key`` to ``last_key``, both inclusive."""
+    """Keys from ``first_key`` to ``last_key``, both inclusive; ``max_seq``: no row of them is newer."""
+
+    @property
+    def max_seq(self) -> int: ...
 
     @property
     def first_key(self) -> bytes: ...
@@ -123,6 +127,10 @@ class Run:
     def table(self, number: int) -> Table:
         """Table ``number``, counted from 0 in key order."""
         return self._tables[number] or self._make(number)
+
+    def spans(self, numbers: range) -> Sequence[KeySpan]:
+        """The keys of the tables ``numbers``."""
+        return self._spans[numbers.start : numbers.stop]
 
     def extents(self, first: int, stop: int) -> tuple[list[bytes], list[int]]:
         """The first key of each of the tables from ``first`` to ``stop`` (exclusive), and the bytes of each."""

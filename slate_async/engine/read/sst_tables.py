@@ -97,7 +97,7 @@ class SstTables:
             return before[1]
         same = before is not None and _reads(sst) == _reads(before[0])
         source = before[1].source if before is not None and same else self._opener.open(sst, parents)
-        return Table(sst.first_key, sst.last_key, source, sst.min_expire_ms is not None)
+        return Table(sst.first_key, sst.last_key, source, sst.min_expire_ms is not None, sst.max_seq)
 
 
 def _reads(sst: SstRef) -> tuple[object, ...]:

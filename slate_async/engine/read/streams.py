@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
@@ -47,7 +47,14 @@ class RunStream(AsyncIterator[Columns]):
     The next table is begun when the last read of the one before it is under way."""
 
     def __init__(
-        self, run: Run, numbers: range, span: KeyRange, reverse: bool, prefetch_among: int = 0, *, merged: bool = False
+        self,
+        run: Run,
+        numbers: Sequence[int],
+        span: KeyRange,
+        reverse: bool,
+        prefetch_among: int = 0,
+        *,
+        merged: bool = False,
     ) -> None:
         self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
         self._span = span

@@ -338,6 +338,14 @@ class ReadView:
         """
         return MergedRows(self._streams(span, max_seq, reverse=False, prefetch=True))
 
+    def has_pages(self, span: KeyRange) -> bool:
+        """Whether `engine.read.first_pages` may read ``span``: nothing but rows of its keys tells what is seen."""
+        return True
+
+    def _tables_within(self, run: Run, span: KeyRange, max_seq: int) -> Sequence[int]:
+        """The numbers of the tables of ``run`` in which a reader up to ``max_seq`` may see rows of ``span``."""
+        return run.within(span.start, span.end)
+
     def _streams(self, span: KeyRange, max_seq: int, reverse: bool, prefetch: bool) -> list[Stream]:
         """One for each source with rows of ``span``, newest first."""
         streams: list[Stream] = []
@@ -346,7 +354,7 @@ class ReadView:
         for memtable, limit in self.memory(max_seq):
             rows = MemtableStream(memtable, span, limit, reverse, self._yield_budget)
             streams.append(Stream(rows, local=True))
-        stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
+        stored = [(run, numbers) for run in self._levels if (numbers := self._tables_within(run, span, max_seq))]
         merged = reverse or len(streams) + len(stored) > 1
         for run, numbers in stored:
             rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if prefetch else 0, merged=merged)

@@ -2,7 +2,7 @@
 
 Rows come in the order of their numbers, in chunks that are indexed when somebody asks: a point is one look into each
 chunk, a range two binary searches. An ingest is known by the key ranges of its SSTs, which may hold keys that it does
-not write.
+not write; a range delete by its range, too.
 
 Invariant: everything written with a number in ``(floor, through]`` is known. `prune` moves the floor up to what the
 oldest open transaction has read.
@@ -106,7 +106,7 @@ class RecentWrites:
         self.floor = self.through = 0
         self.nbytes = 0
         self._chunks: list[WrittenRows] = []
-        self._ingests: list[tuple[int, KeySpans, int]] = []  # number of its rows, where they may be, bytes
+        self._ingests: list[tuple[int, KeySpans, int, str]] = []  # number of its rows, where they may be, bytes, reason
 
     def restart(self, seq: int) -> None:
         """Forget everything: only what is written above ``seq`` matters."""
@@ -129,13 +129,20 @@ class RecentWrites:
 
     def add_ingest(self, seq: int, ranges: Sequence[tuple[bytes, bytes]]) -> None:
         """An ingest wrote under the number ``seq``, in the ``ranges`` (both ends included)."""
-        spans, nbytes = KeySpans(), 0
-        for first, last in ranges:
-            spans.add(first, last + b"\0")
-            nbytes += INGESTED_RANGE_BYTES + len(first) + len(last)
-        self._ingests.append((seq, spans, nbytes))
-        self.nbytes += nbytes
+        self._add_ranges(seq, [(first, last + b"\0") for first, last in ranges], "ingested")
         self.through = max(self.through, seq)
+
+    def add_range_delete(self, seq: int, start: bytes, end: bytes) -> None:
+        """The row ``seq`` deleted the range ``[start, end)``. Its key was added already, or will be."""
+        self._add_ranges(seq, [(start, end)], "written")
+
+    def _add_ranges(self, seq: int, ranges: Sequence[tuple[bytes, bytes]], reason: str) -> None:
+        spans, nbytes = KeySpans(), 0
+        for start, end in ranges:
+            spans.add(start, end)
+            nbytes += INGESTED_RANGE_BYTES + len(start) + len(end)
+        self._ingests.append((seq, spans, nbytes, reason))
+        self.nbytes += nbytes
 
     def prune(self, seq: int) -> None:
         """No transaction is open that does not see rows up to ``seq``."""
@@ -167,9 +174,9 @@ class RecentWrites:
             yield after, found
 
     def _ingested(self, points: Collection[bytes], spans: KeySpans | None, after: int) -> Conflict | None:
-        for seq, ingested, _ in self._ingests:
+        for seq, ingested, _, reason in self._ingests:
             if seq > after and (key := _met(points, spans, ingested)) is not None:
-                return Conflict(key, "ingested")
+                return Conflict(key, reason)
         return None
 
 

@@ -156,6 +156,11 @@ class Dispatcher:
             return [(b"", changes)] if changes else []
         found: dict[bytes, list[Change]] = {}
         for change in changes:
+            if change.op == "delete_range":
+                for prefix in live:
+                    if change.touches(prefix):
+                        found.setdefault(prefix, []).append(change)
+                continue
             for length in self._lengths:
                 if (prefix := change.key[:length]) in live and len(prefix) == length:
                     found.setdefault(prefix, []).append(change)

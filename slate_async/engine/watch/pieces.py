@@ -54,8 +54,8 @@ class Piece:
         return Piece([change for change in self.changes if not place.covers(change)], place, max(place, self.end))
 
     def matching(self, prefix: bytes) -> Sequence[Change]:
-        """The changes whose keys begin with ``prefix``."""
-        return [change for change in self.changes if change.key.startswith(prefix)] if prefix else self.changes
+        """The changes of keys that begin with ``prefix``."""
+        return [change for change in self.changes if change.touches(prefix)] if prefix else self.changes
 
 
 def size_of(changes: Sequence[Change]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, value_bytes
+from slate_async.engine.write.range_rows import prefixed_end, range_of_prefix, range_to_delete
 from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, MERGE, PUT, RowLimits
 
 FOREVER = 0
@@ -14,13 +15,14 @@ FOREVER = 0
 
 class BatchRows(NamedTuple):
     """The rows of a batch as columns, which do not change any more. ``ttls_ms`` is ``None`` when no row expires;
-    ``nbytes`` counts keys and values."""
+    ``nbytes`` counts keys and values; ``ranges`` the rows that delete a range."""
 
     keys: list[bytes]
     values: list[bytes]
     kinds: bytes
     ttls_ms: list[int | None] | None
     nbytes: int
+    ranges: int = 0
 
 
 BatchStep: TypeAlias = Callable[[object], Awaitable[None]]
@@ -28,12 +30,12 @@ BatchStep: TypeAlias = Callable[[object], Awaitable[None]]
 
 
 class WriteBatch:
-    """Collects puts, deletes and operands. Later ones win over earlier ones of the same key. May be written repeatedly.
-    Rows of maps, by `Map.within`, come after the others.
+    """Collects puts, operands and deletes, also of ranges. Later ones win over earlier ones of the same key. May be
+    written repeatedly. Rows of maps, by `Map.within`, come after the others.
 
     Keys and values are checked and copied at the call (`InvalidError`, a ``ValueError``)."""
 
-    __slots__ = ("_keys", "_kinds", "_nbytes", "_steps", "_ttls_ms", "_values")
+    __slots__ = ("_keys", "_kinds", "_nbytes", "_ranges", "_steps", "_ttls_ms", "_values")
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
@@ -42,6 +44,7 @@ class WriteBatch:
         self._ttls_ms: list[int | None] | None = None
         self._nbytes = 0
         self._steps: list[BatchStep] = []
+        self._ranges = 0
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written; with
@@ -78,6 +81,22 @@ class WriteBatch:
         self._steps.append(step)
         self._nbytes += nbytes
 
+    def delete_range(self, start: BytesLike | None, end: BytesLike | None) -> None:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) that are there before; ``None`` is
+        unbounded. One row, however many keys these are."""
+        first, until = range_to_delete(start, end)
+        if self._ttls_ms is not None:
+            self._add_ttl(None)
+        self._keys.append(first)
+        self._values.append(until)
+        self._kinds.append(DELETE)
+        self._nbytes += len(first) + len(until)
+        self._ranges += 1
+
+    def delete_prefix(self, prefix: BytesLike) -> None:
+        """Remove all keys that begin with ``prefix`` and are there before."""
+        self.delete_range(*range_of_prefix(prefix))
+
     def _add_ttl(self, life: int | None) -> None:
         if self._ttls_ms is None:
             self._ttls_ms = [None] * len(self._keys)
@@ -94,10 +113,17 @@ class WriteBatch:
     def clear(self) -> None:
         """Empty the batch for reuse."""
         self._keys, self._values, self._kinds = [], [], bytearray()
-        self._ttls_ms, self._nbytes, self._steps = None, 0, []
+        self._ttls_ms, self._nbytes, self._steps, self._ranges = None, 0, [], 0
 
     def __repr__(self) -> str:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"
+
+
+def deletion(start: BytesLike | None, end: BytesLike | None) -> WriteBatch:
+    """A batch that deletes one range, as of `WriteBatch.delete_range`."""
+    batch = WriteBatch()
+    batch.delete_range(start, end)
+    return batch
 
 
 def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS, default_life_ms: int | None = None) -> BatchRows:
@@ -110,7 +136,7 @@ def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS, default_life_m
                 key_bytes(key, limits)
                 value_bytes(value, limits)
     lives = _lives(batch, default_life_ms)
-    return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), lives, batch._nbytes)
+    return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), lives, batch._nbytes, batch._ranges)
 
 
 def prefixed(batch: WriteBatch, prefix: bytes, default_ttl: Duration | None) -> WriteBatch:
@@ -121,6 +147,12 @@ def prefixed(batch: WriteBatch, prefix: bytes, default_ttl: Duration | None) -> 
     made._steps = batch._steps.copy()
     made._values, made._kinds = batch._values.copy(), bytearray(batch._kinds)
     made._nbytes = batch._nbytes + len(prefix) * len(made._keys)
+    if batch._ranges:
+        made._values = [
+            prefixed_end(value, prefix) if value and kind == DELETE else value
+            for value, kind in zip(batch._values, batch._kinds, strict=True)
+        ]
+        made._ranges = batch._ranges
     made._ttls_ms = None if batch._ttls_ms is None else batch._ttls_ms.copy()
     if default_ttl is not None:
         default = life_ms(default_ttl) or FOREVER

@@ -193,4 +193,5 @@ class L0Flusher:
             base_version=base,
             last_write_ms=encoded.stats.max_create_ms,
             log_end=self._state.published_end,
+            range_deletes=tuple(entry.table.range_deletes()),
         )

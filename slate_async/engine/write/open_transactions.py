@@ -179,6 +179,9 @@ class OpenTransactions:
             return
         for entry in self._state.memtables.entries():
             if entry.table.last_seq > recent.through:
+                for delete in entry.table.range_deletes() if entry.table.range_count else ():
+                    if delete.seq > recent.through:
+                        recent.add_range_delete(delete.seq, delete.start, delete.end)
                 for first_seq, keys in entry.table.keys_after(recent.through):
                     recent.add(first_seq, keys)
         self._shed()
@@ -202,7 +205,8 @@ class OpenTransactions:
         written = self._sequencer.last_seq - after
         if written and reads.evicted is None:
             table = self._state.memtables.active.table
-            few = table.newest_keys(written) if written <= FEW_ROWS and table.last_seq == after + written else None
+            is_few = written <= FEW_ROWS and table.last_seq == after + written and not table.range_count
+            few = table.newest_keys(written) if is_few else None
             if few is not None:
                 found = _among(few, points, spans)
             else:

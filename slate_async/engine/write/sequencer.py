@@ -113,7 +113,7 @@ class Sequencer:
 
     async def batch(self, batch: BatchRows, check: Callable[[], None] | None = None) -> WriteHandle:
         """Apply a batch in one step, once there is room for all of it. ``check`` as of `row`."""
-        keys, values, kinds, ttls, nbytes = batch
+        keys, values, kinds, ttls, nbytes, _ = batch
         if not keys:
             self.batches += 1
             return self._empty_handle()
@@ -140,8 +140,12 @@ class Sequencer:
         now = self.tick()
         start = self._life_start()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else start + ttl for ttl in ttls]
-        self._memtables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        table = self._memtables.active.table
+        ranges = table.range_count
+        table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
+        if table.range_count != ranges:
+            self._state.show()  # views know the range deletes of their beginning
         self.batches += 1
         self._batch_rows += len(keys)
         return self._applied(now, large)

@@ -8,6 +8,7 @@ Rule 20: docs/design/protocol-rules.md
 
 from __future__ import annotations
 
+from slate_async.engine.read.covered import ViewMaker
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
@@ -64,9 +65,9 @@ class WriterState:
         self._sst_tables = SstTables(ssts)
         self._pins = pins
         self._signals = signals
-        self._yield_budget = yield_budget
         self._most_objects = most_objects
         self.merging = merging(self.manifest.merge_operator)
+        self._views = ViewMaker(yield_budget, self.hot, self.merging)
         self.view = self._new_view()
 
     # ---- steps
@@ -121,6 +122,11 @@ class WriterState:
         if self.manifest.wal_enabled and not self.memtables.frozen:
             self.memtables.freeze()
 
+    def undone(self) -> None:
+        """Rows have left memory that will never be stored."""
+        newest = max((table.last_seq for table in self.memtables.newest_first()), default=0)
+        self._views.undo_above(max(newest, self.manifest.last_seq))
+
     def show(self) -> None:
         """What reads see has changed: replace the view."""
         self._pins.retire(self.view)
@@ -129,14 +135,7 @@ class WriterState:
     def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.manifest)
         log = [table for _, table in self.log_ssts]
-        return ReadView(
-            self.memtables.newest_first(),
-            [*log, *l0],
-            runs,
-            yield_budget=self._yield_budget,
-            hot=self.hot,
-            merging=self.merging,
-        )
+        return self._views.view(self.memtables.newest_first(), [*log, *l0], runs, self.manifest.range_deletes)
 
     # ---- facts
 

@@ -29,6 +29,7 @@ from slate_async.engine.write.log_flusher import LogFlusher
 from slate_async.engine.write.memtables import MemtableEntry, Segment
 from slate_async.engine.write.open_transactions import OpenTransactions
 from slate_async.engine.write.pins import WriterPins
+from slate_async.engine.write.range_rows import allow_range_deletes
 from slate_async.engine.write.replay import Replayed
 from slate_async.engine.write.sequencer import Sequencer
 from slate_async.engine.write.state import WriterState
@@ -93,7 +94,7 @@ class Writer:
         self.signals = signals = replayed.memtables.signals
         self._log, self._first_id = log, inherited.next_id
         self._supervisor = supervisor
-        self._name = driver.name
+        self._driver, self._name = driver, driver.name
         self._failed_groups: list[CommitGroup] = []
         self._table_bytes = settings.l0_sst_bytes
         self._read_s = replayed.request_s
@@ -229,6 +230,10 @@ class Writer:
 
     # ---- writes
 
+    async def allow_range_deletes(self, count: int) -> None:
+        """See `allow_range_deletes`: ``count`` of them are about to be applied."""
+        await allow_range_deletes(self.state, self.pins, self._driver, count)
+
     async def flush(self, *, l0: bool = False, force: bool = True) -> None:
         """As `make_durable`. One flush says that an outage has cost writes that were not reported to their callers."""
         await self.make_durable(l0=l0, force=force)
@@ -323,10 +328,12 @@ class Writer:
         self.suspended = True
         self._end(cause, lambda: refused(cause))
         self.state.memtables.drop_unsent()
+        self.state.undone()
 
     def undo_above(self, seq: int) -> None:
         """What was sent, and a takeover of the log did not find, leaves memory: rows above ``seq``."""
         self.state.memtables.drop_above(seq)
+        self.state.undone()
 
     async def stop(self) -> None:
         """End every task of it, wherever it stands."""

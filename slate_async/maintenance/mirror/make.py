@@ -29,6 +29,7 @@ from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.storage.manifest.creation import create_first
 from slate_async.storage.manifest.edits.checkpoints import find_checkpoint
 from slate_async.storage.manifest.edits.mirror import ShowMirrored, check_mirror, unfinished_mirror
+from slate_async.storage.manifest.edits.range_deletes import with_range_deletes
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Mirrored, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import parse_sst_key
@@ -132,11 +133,13 @@ async def _show(
 def _contents(logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef]) -> ManifestState:
     """The checkpoint's state with its SSTs at their places in the mirror."""
     state = logged.state
-    return replace(
+    shown = replace(
         state,
         l0=(*rows, *(placed[sst.object_id] for sst in (*logged.ssts, *state.l0))),
         runs=tuple(replace(run, ssts=tuple(placed[sst.object_id] for sst in run.ssts)) for run in state.runs),
     )
+    deletes = (delete for table in reversed(logged.tables) for delete in table.range_deletes())
+    return with_range_deletes(shown, deletes)
 
 
 def _mirrored(source: StoredDatabase, checkpoint: Checkpoint, state: ManifestState) -> Mirrored:

@@ -21,7 +21,7 @@ import msgspec
 from metastores.protocol import VersionRef
 from slate_async.codec.records import Shape
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
-from slate_async.storage.manifest.features import LEASE_FEATURE, MARKER_FEATURE, MERGE_FEATURE
+from slate_async.storage.manifest.features import LEASE_FEATURE, MARKER_FEATURE, MERGE_FEATURE, RANGE_DELETES_FEATURE
 from slate_async.storage.manifest.state import (
     AppBatch,
     Checkpoint,
@@ -34,6 +34,7 @@ from slate_async.storage.manifest.state import (
     SortedRun,
     SstRef,
 )
+from slate_async.types import RangeDelete
 
 MAGIC = b"SLATEMAN"
 FORMAT_VERSION = 1
@@ -42,10 +43,12 @@ NESTED_VERSION = 2
 FULL = 1
 DELTA = 2
 ENVELOPE = struct.Struct("<8sHBBI")
-KNOWN_FEATURES: frozenset[str] = frozenset({"ingest", LEASE_FEATURE, "seq_gaps", MARKER_FEATURE, MERGE_FEATURE})
+KNOWN_FEATURES: frozenset[str] = frozenset(
+    {"ingest", LEASE_FEATURE, "seq_gaps", MARKER_FEATURE, MERGE_FEATURE, RANGE_DELETES_FEATURE}
+)
 """``ingest``: an SST may have a ``global_seq``, and L0 several SSTs of one. ``ingest_leases``: a pending ingest may be
 ``leased``. ``seq_gaps``: see ``skipped``. ``marker``: nothing is done in the database's place before its marker was
-read there. ``merge``: rows may be operands."""
+read there. ``merge``: rows may be operands. ``range_deletes``: a delete with a value deletes a range of keys."""
 
 KEYED = {
     "l0": "object_id",
@@ -57,6 +60,7 @@ KEYED = {
     "ingest_records": "id",
     "ingest_apps": "app_id",
     "seq_times": "seq",
+    "range_deletes": "seq",
 }
 """Fields that are lists, with the field of their entries by which a delta names them."""
 NESTED = {"runs": "ssts"}
@@ -73,6 +77,7 @@ _ENTRIES: dict[str, Shape[Any]] = {
     "ingest_records": Shape(IngestRecord),
     "ingest_apps": Shape(AppBatch),
     "seq_times": Shape(SeqTime),
+    "range_deletes": Shape(RangeDelete),
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -138,7 +143,7 @@ def encode_delta(base: ManifestState, state: ManifestState) -> bytes:
         old, new = getattr(base, name), getattr(state, name)
         if old is new or old == new:
             continue
-        changed[name] = _list_delta(name, old, new) if name in KEYED else _STATE.pack_field(name, new)
+        changed[name] = _list_delta(name, old or (), new or ()) if name in KEYED else _STATE.pack_field(name, new)
     body = {"base": [base.version, base.ref.token], "changed": changed}
     if state.unknown != base.unknown:
         body["unknown"] = dict(state.unknown)
@@ -193,13 +198,15 @@ def apply_delta(base: ManifestState, delta: Delta, *, object_name: str) -> Manif
     try:
         for name, change in delta.changed.items():
             if name in KEYED:
-                values[name] = _apply_list(name, getattr(base, name), change)
+                values[name] = _apply_list(name, getattr(base, name) or (), change)
             elif name == "unknown":
                 values[name] = MappingProxyType(dict(change))
             elif name in _STATE.names:
                 values[name] = _STATE.unpack_field(name, change)
             else:
                 values["unknown"] = MappingProxyType({**values.get("unknown", base.unknown), name: change})
+        if "range_deletes" in values:
+            values["range_deletes"] = values["range_deletes"] or None
         return _check_features(replace(base, **values))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InvalidError):

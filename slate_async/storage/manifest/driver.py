@@ -22,7 +22,8 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest.edits.protocol import Edit
-from slate_async.storage.manifest.state import ManifestState, check_successor, settle
+from slate_async.storage.manifest.state import ManifestState, settle
+from slate_async.storage.manifest.successor import check_successor
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -1,18 +1,17 @@
 """`ManifestState`: one frozen value that says what the database is.
 
-Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
-is recreated; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
-``last_run_id`` and ``ingest_seq`` never go back, ``history_floor`` and ``expiry_floor_ms`` only when a removed database
-is recreated; a database that is ``marked`` stays so until then; L0 SSTs are listed newest first with disjoint, falling
-sequence ranges, but for those of one ingest, which share one number and have disjoint keys; ids of checkpoints,
-compactions and ingests are unique.
+Invariants (checked by `storage.manifest.successor` before every commit): identity fields never change, unless a removed
+database is recreated; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``,
+``sst_floor``, ``last_run_id`` and ``ingest_seq`` never go back, ``history_floor`` and ``expiry_floor_ms`` only when a
+removed database is recreated; a database that is ``marked`` stays so until then; L0 SSTs are listed newest first with
+disjoint, falling sequence ranges, but for those of one ingest, which share one number and have disjoint keys; ids of
+checkpoints, compactions and ingests are unique.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
@@ -20,8 +19,8 @@ import msgspec
 
 from metastores.protocol import VersionRef
 from slate_async.codec.records import NO_FIELDS, no_fields
-from slate_async.errors import InternalError
 from slate_async.storage.manifest.features import MARKER_FEATURE
+from slate_async.types import RangeDelete
 
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
 CompactionStyle = Literal["size_tiered", "leveled"]
@@ -44,6 +43,7 @@ class SstRef(msgspec.Struct, frozen=True, gc=False):
     min_expire_ms, max_expire_ms: expiry times present, ``None`` when no row expires
     writer_epoch: the highest epoch that produced any of its rows
     database_id: the database whose object it is, when that is another one (a parent of this clone)
+    swept_seq: range deletes up to this number hide no row of it: those rows were dropped; ``None``: nobody swept it
     unknown: fields of newer versions, kept as they are
     """
 
@@ -62,6 +62,7 @@ class SstRef(msgspec.Struct, frozen=True, gc=False):
     global_seq: int | None = None
     global_create_ms: int | None = None
     database_id: UUID | None = None
+    swept_seq: int | None = None
     unknown: Mapping[str, Any] = NO_FIELDS
 
 
@@ -364,6 +365,8 @@ class ManifestState:
     # contents, newest first
     l0: tuple[SstRef, ...] = ()
     runs: tuple[SortedRun, ...] = ()
+    # range deletes that may hide rows of these, ascending by number; ``None``: none
+    range_deletes: tuple[RangeDelete, ...] | None = None
     # what must stay beside the contents
     checkpoints: tuple[Checkpoint, ...] = ()
     compactions: tuple[Compaction, ...] = ()
@@ -424,27 +427,6 @@ class ManifestState:
         )
 
 
-FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties", "merge_operator")
-MONOTONE = (
-    "writer_epoch",
-    "compactor_epoch",
-    "fence_width",
-    "log_start",
-    "log_last_seen",
-    "log_floor",
-    "last_seq",
-    "last_tick_ms",
-    "sst_floor",
-    "last_run_id",
-    "history_floor",
-    "expiry_floor_ms",
-    "ingest_seq",
-    "marked",
-)
-OF_ONE_LIFE = ("history_floor", "expiry_floor_ms", "marked")
-"""Those of `MONOTONE` that a recreated database begins anew."""
-
-
 def of_one_ingest(newer: SstRef, older: SstRef) -> bool:
     """Whether two neighbours in L0 were applied together: one sorted sequence, in key order."""
     return newer.global_seq is not None and newer.global_seq == older.global_seq
@@ -466,28 +448,6 @@ def l0_units(l0: Sequence[SstRef]) -> list[tuple[SstRef, ...]]:
             units.append(tuple(l0[start:at]))
             start = at
     return units
-
-
-def check_successor(old: ManifestState, new: ManifestState) -> None:
-    """Raise `InternalError` if ``new`` breaks an invariant that every edit of ``old`` must keep."""
-    made_again = old.removed and not new.removed
-    for name in FIXED:
-        if getattr(old, name) != getattr(new, name) and not made_again:
-            raise InternalError(f"a manifest edit changed the fixed field {name}")
-    for name in MONOTONE:
-        if getattr(new, name) < getattr(old, name) and not (made_again and name in OF_ONE_LIFE):
-            raise InternalError(f"a manifest edit took {name} back from {getattr(old, name)} to {getattr(new, name)}")
-    for newer, older in pairwise(new.l0):
-        if newer is not older and not in_order(newer, older):
-            raise InternalError(f"L0 is out of order: {newer.location} is not newer than {older.location}")
-    for kind, ids in (
-        ("checkpoints", [checkpoint.id for checkpoint in new.checkpoints]),
-        ("compactions", [compaction.id for compaction in new.compactions]),
-        ("ingests", [ingest.id for ingest in new.ingests]),
-        ("runs", [run.id for run in new.runs]),
-    ):
-        if len(set(ids)) < len(ids):
-            raise InternalError(f"a manifest edit made two {kind} with one id")
 
 
 def settle(state: ManifestState, ref: VersionRef) -> ManifestState:

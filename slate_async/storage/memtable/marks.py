@@ -11,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.codec.columns import NO_EXPIRY
-from slate_async.types import MERGE, PUT
+from slate_async.types import DELETE, MERGE, PUT
 
 
 class Marks:
     """Rows are marked in rising order."""
 
-    __slots__ = ("_expire", "_kinds", "operands")
+    __slots__ = ("_expire", "_kinds", "operands", "ranges")
 
     def __init__(self) -> None:
         self._kinds = bytearray()
         self._expire = array("q")
         self.operands = False
         """Whether any row is an operand."""
+        self.ranges: list[int] = []
+        """Rows that delete a range of keys."""
 
     @property
     def none(self) -> bool:
@@ -35,12 +37,15 @@ class Marks:
         """Whether any row expires."""
         return bool(self._expire)
 
-    def add(self, row: int, kind: int, expire_ms: int) -> None:
-        """``row`` is of ``kind`` and expires at ``expire_ms``."""
+    def add(self, row: int, kind: int, expire_ms: int, value: bytes = b"") -> None:
+        """``row``, with that value, is of ``kind`` and expires at ``expire_ms``."""
         if kind != PUT:
             self._fill_kinds(row)
             self._kinds.append(kind)
-            self.operands = self.operands or kind == MERGE
+            if kind == MERGE:
+                self.operands = True
+            elif value and kind == DELETE:
+                self.ranges.append(row)
         if expire_ms != NO_EXPIRY:
             self._fill_expiries(row)
             self._expire.append(expire_ms)

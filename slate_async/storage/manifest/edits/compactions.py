@@ -6,7 +6,7 @@ So, under that epoch, the *absence* of a registered compaction is the mark of it
 of a part is the mark of that part. Any other edit that takes registered compactions out raises the epoch in the same
 edit.
 
-Rules 2 and 25: docs/design/protocol-rules.md
+Rules 2, 25 and 35: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from uuid import UUID
 from slate_async.errors import ConflictError, FencedError, InternalError
 from slate_async.storage.manifest.compaction_inputs import Inputs, replace_inputs
 from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable
+from slate_async.storage.manifest.edits.range_deletes import without_swept
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput
 
@@ -134,7 +135,9 @@ class CommitCompaction:
     log: LogTaken | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Raises `ConflictError` when it can never apply: an input is missing, or its outputs may be collected."""
+        """Raises `ConflictError` when it can never apply: an input is missing, or its outputs may be collected.
+
+        Rule 35: what it used of range deletes is not known before them any more, and those go that hide nothing."""
         _check_epoch(state, self.epoch)
         done = _registered(state, self.id)
         if done is None:
@@ -155,6 +158,12 @@ class CommitCompaction:
         if self.log is not None:
             seqs.append(self.log.last_seq)
             expiries.append(self.log.min_expire_ms)
+        keys = [(source[0].first_key, source[-1].last_key) for source in sources]
+        seqs += [
+            delete.seq
+            for delete in state.range_deletes or ()
+            if delete.seq <= done.keep_above and any(delete.overlaps(*ends) for ends in keys)
+        ]
         dropped_expired = any(expiry is not None and expiry <= done.expired_at_ms for expiry in expiries)
         committed = replace_inputs(
             state,
@@ -163,11 +172,13 @@ class CommitCompaction:
             target_run=done.target_run,
             target_level=done.target_level,
         )
-        return replace(
-            committed,
-            compactions=tuple(compaction for compaction in state.compactions if compaction is not done),
-            history_floor=max(state.history_floor, min(done.keep_above, max(seqs, default=0))),
-            expiry_floor_ms=max(state.expiry_floor_ms, done.expired_at_ms if dropped_expired else 0),
+        return without_swept(
+            replace(
+                committed,
+                compactions=tuple(compaction for compaction in state.compactions if compaction is not done),
+                history_floor=max(state.history_floor, min(done.keep_above, max(seqs, default=0))),
+                expiry_floor_ms=max(state.expiry_floor_ms, done.expired_at_ms if dropped_expired else 0),
+            )
         )
 
     def _parts(self, done: Compaction) -> list[RangeOutput]:

@@ -273,6 +273,7 @@ class RemoveContents:
             sst_floor=state.version + 1,
             l0=(),
             runs=(),
+            range_deletes=None,
             checkpoints=(),
             compactions=(),
             ingests=(),

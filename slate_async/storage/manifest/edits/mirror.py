@@ -17,7 +17,8 @@ from slate_async.errors import ConflictError, InvalidError
 from slate_async.storage.manifest.edits.ingests import MAX_RECORDS
 from slate_async.storage.manifest.edits.places import at_the_place_of
 from slate_async.storage.manifest.edits.protocol import check_looked_at
-from slate_async.storage.manifest.state import APPLIED, DUPLICATE, MONOTONE, IngestRecord, ManifestState, Mirrored
+from slate_async.storage.manifest.state import APPLIED, DUPLICATE, IngestRecord, ManifestState, Mirrored
+from slate_async.storage.manifest.successor import MONOTONE
 
 
 def unfinished_mirror(source: ManifestState, path: str) -> ManifestState:

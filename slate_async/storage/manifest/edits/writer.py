@@ -10,9 +10,11 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError
 from slate_async.storage.manifest.edits.protocol import DestroyedError, check_looked_at, check_usable, check_writer
+from slate_async.storage.manifest.edits.range_deletes import with_range_deletes
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, CompactionStyle, ManifestState, SstRef
+from slate_async.types import RangeDelete
 
 
 def overtaken(state: ManifestState) -> FencedError:
@@ -116,6 +118,7 @@ class AddL0:
     last_write_ms: when the row ``last_seq`` was written; ``None`` when that is known already
     log_end: how far the log goes by now: the last position that is acknowledged
     pin: made in the same commit if there is an SST; ``None`` leaves the writer's checkpoints alone
+    range_deletes: those among the rows, the oldest first
     """
 
     epoch: int
@@ -129,6 +132,7 @@ class AddL0:
     last_write_ms: int | None = None
     pin: WriterPin | None = None
     log_end: int = 0
+    range_deletes: tuple[RangeDelete, ...] = ()
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's and the log still starts at ``from_position``."""
@@ -159,6 +163,7 @@ class AddL0:
             seq_times=seq_times,
             l0=state.l0 if self.sst is None else (self.sst, *state.l0),
         )
+        moved = with_range_deletes(moved, self.range_deletes)
         return moved if self.pin is None or self.sst is None else pinned(moved, self.pin)
 
 

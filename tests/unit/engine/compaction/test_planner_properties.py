@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from slate_async.engine.compaction.planner import plan, plan_full, plan_range
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.storage.manifest.compaction_inputs import Inputs, replace_inputs
-from slate_async.storage.manifest.state import Compaction, ManifestState, SstRef, check_successor
+from slate_async.storage.manifest.state import Compaction, ManifestState, SstRef
+from slate_async.storage.manifest.successor import check_successor
 
 MIB = 1 << 20
 ROW_BYTES = 16 * MIB

@@ -27,6 +27,7 @@ from slate_async.storage.manifest.state import (
     SortedRun,
     SstRef,
 )
+from slate_async.types import RangeDelete
 
 
 class Fate(NamedTuple):
@@ -70,6 +71,7 @@ EVERY_FIELD = {
     "last_run_id": Fate("source", "source", "own", "own"),
     "l0": Fate("source", "made", "none", "source"),
     "runs": Fate("source", "made", "none", "source"),
+    "range_deletes": Fate("source", "source", "none", "source"),
     "checkpoints": Fate("own", "none", "none", "source"),
     "compactions": Fate("none", "none", "none", "source"),
     "parents": Fate("none", "made", "made", "source"),
@@ -119,6 +121,7 @@ def state(number: int, **more: Any) -> ManifestState:
         "heartbeat_interval_ms": number * 1_000,
         "l0": (sst,),
         "runs": (SortedRun(number, (sst,)),),
+        "range_deletes": (RangeDelete(number, b"a", b"b", number),),
         "checkpoints": (Checkpoint(uuid, VersionRef(number, ""), number, "user", 1, log_end=0),),
         "compactions": (Compaction(uuid, 1, 1, 0, 0, True, (), (), number, 0),),
         "parents": (Parent(uuid, f"p{number}", uuid),),

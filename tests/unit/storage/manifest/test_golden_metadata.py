@@ -41,6 +41,7 @@ from slate_async.storage.manifest.state import (
     SortedRun,
     SstRef,
 )
+from slate_async.types import NO_END, RangeDelete
 from tests.engine import memory_store
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "metadata"
@@ -177,6 +178,16 @@ DIGESTED = replace(
     ingest_records=(IngestRecord("first", "admitted", 1_750_000_000_800, 59, 10, digest=0x1234_5678_9ABC_DEF0),),
 )
 MERGING = replace(BASE, merge_operator="add_i64", required_features=(*BASE.required_features, "merge"))
+RANGED = replace(
+    BASE,
+    l0=(BASE.l0[0], sst(4, swept_seq=47)),
+    range_deletes=(
+        RangeDelete(45, b"\x00a", b"\xff", 1_750_000_000_400),
+        RangeDelete(48, b"b", NO_END, 1_750_000_000_500, {"why": "later"}),
+    ),
+    required_features=(*BASE.required_features, "range_deletes"),
+)
+SWEPT = replace(RANGED, ref=NEXT.ref, range_deletes=(RANGED.range_deletes or ())[1:])
 LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
 GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
@@ -200,6 +211,8 @@ BYTES = {
     "manifest-full-with-leases.bin": lambda: codec.encode_full(LEASED),
     "manifest-full-with-digests.bin": lambda: codec.encode_full(DIGESTED),
     "manifest-full-with-an-operator.bin": lambda: codec.encode_full(MERGING),
+    "manifest-full-with-range-deletes.bin": lambda: codec.encode_full(RANGED),
+    "manifest-delta-of-range-deletes.bin": lambda: codec.encode_delta(RANGED, SWEPT),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
     "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
@@ -298,6 +311,32 @@ async def test_a_pinned_manifest_with_leases_is_refused_without_knowing_them(mon
     data = await golden("manifest-full-with-leases.bin")
     monkeypatch.setattr(codec, "KNOWN_FEATURES", codec.KNOWN_FEATURES - {"ingest_leases"})
     with pytest.raises(codec.NewerReleaseError, match="ingest_leases"):
+        codec.decode(data, object_name="m")
+
+
+async def test_a_pinned_manifest_with_range_deletes_is_read_and_so_is_what_became_of_them() -> None:
+    state = codec.decode(await golden("manifest-full-with-range-deletes.bin"), object_name="m")
+    assert isinstance(state, ManifestState)
+    assert replace(state, ref=BASE.ref) == RANGED
+    delta = codec.decode(await golden("manifest-delta-of-range-deletes.bin"), object_name="m")
+    assert isinstance(delta, codec.Delta)
+    assert replace(codec.apply_delta(RANGED, delta, object_name="m"), ref=NEXT.ref) == SWEPT
+
+
+def test_the_last_range_delete_may_go_and_the_first_one_come() -> None:
+    none = replace(RANGED, ref=NEXT.ref, range_deletes=None)
+    for base, state in ((RANGED, none), (none, RANGED)):
+        delta = codec.decode(codec.encode_delta(base, state), object_name="m")
+        assert isinstance(delta, codec.Delta)
+        assert replace(codec.apply_delta(base, delta, object_name="m"), ref=state.ref) == state
+
+
+async def test_a_pinned_manifest_with_range_deletes_is_refused_without_knowing_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = await golden("manifest-full-with-range-deletes.bin")
+    monkeypatch.setattr(codec, "KNOWN_FEATURES", codec.KNOWN_FEATURES - {"range_deletes"})
+    with pytest.raises(codec.NewerReleaseError, match="range_deletes"):
         codec.decode(data, object_name="m")
 
 

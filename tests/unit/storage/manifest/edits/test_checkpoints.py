@@ -16,7 +16,8 @@ from slate_async.storage.manifest.edits.checkpoints import (
     find_checkpoint,
 )
 from slate_async.storage.manifest.edits.protocol import Edit
-from slate_async.storage.manifest.state import ManifestState, check_successor, settle
+from slate_async.storage.manifest.state import ManifestState, settle
+from slate_async.storage.manifest.successor import check_successor
 from tests.support.sst_refs import sst
 
 STATE = ManifestState(

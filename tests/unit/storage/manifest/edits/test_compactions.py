@@ -30,8 +30,8 @@ from slate_async.storage.manifest.state import (
     SeqTime,
     SortedRun,
     SstRef,
-    check_successor,
 )
+from slate_async.storage.manifest.successor import check_successor
 from tests.support.sst_refs import sst
 
 

@@ -11,7 +11,8 @@ from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.writer import AddL0
-from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, check_successor
+from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState
+from slate_async.storage.manifest.successor import check_successor
 from tests.support.sst_refs import sst
 
 STATE = ManifestState(

@@ -30,7 +30,8 @@ from slate_async.storage.manifest.edits.ingests import (
 from slate_async.storage.manifest.edits.lifecycle import RemoveContents
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.storage.manifest.edits.writer import AddL0
-from slate_async.storage.manifest.state import ManifestState, SstRef, check_successor, l0_units
+from slate_async.storage.manifest.state import ManifestState, SstRef, l0_units
+from slate_async.storage.manifest.successor import check_successor
 from slate_async.storage.sst.names import sst_key
 
 DATABASE = UUID(int=1)

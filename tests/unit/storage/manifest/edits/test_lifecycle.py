@@ -22,7 +22,8 @@ from slate_async.storage.manifest.edits.lifecycle import (
     unfinished_clone,
 )
 from slate_async.storage.manifest.edits.protocol import Edit
-from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, check_successor
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef
+from slate_async.storage.manifest.successor import check_successor
 
 NOW = 1_750_000_000_000
 SOURCE, CLONE, GRAND, AGAIN = (UUID(int=n) for n in (1, 2, 3, 4))

@@ -10,7 +10,8 @@ import pytest
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, PassFences, PinWriter, WriterPin
 from slate_async.storage.manifest.sst_names import SstNames
-from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
+from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime
+from slate_async.storage.manifest.successor import check_successor
 from tests.support.sst_refs import sst
 
 NEW = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_enabled=True, created_ms=0)
