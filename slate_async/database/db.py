@@ -294,10 +294,8 @@ class Db(OpenDatabase[WriterReads]):
     def delete_range(
         self, start: BytesLike | None, end: BytesLike | None, *, await_durable: bool = True
     ) -> Coroutine[Any, Any, WriteHandle]:
-        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) that are there at this call; ``None`` is
-        unbounded. One row, however many keys these are; compaction gives their space back. Otherwise as `put`.
-
-        Raises `UnavailableError` while compaction has too many of them left to do."""
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive); ``None`` is unbounded. One row, however
+        many keys these are. As `put`, and `UnavailableError` while compaction has too many of them left to do."""
         return self.write(deletion(start, end), await_durable=await_durable)
 
     def delete_prefix(self, prefix: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
