@@ -106,6 +106,51 @@ def lines_of(workers: Iterable[Worker], kind: str, *roles: str) -> Iterator[list
                 yield words
 
 
+async def outlast(workers: list[Worker], collection: slate.Collection) -> None:
+    """Freeze the controller of the newest epoch until another one has taken over, and a listener until its lease was
+    taken. Both say so once they go on."""
+    controllers = [worker.child for worker in workers if worker.role == "controller"]
+    listener = next(worker.child for worker in workers if worker.role == "listener")
+    while True:
+        owner = max((child for child in controllers if child is not None), key=epoch_of)
+        await owner.freeze()
+        if is_serving(owner) and all(child is owner or epoch_of(child) < epoch_of(owner) for child in controllers):
+            break
+        owner.thaw()  # it was fenced just now
+        await asyncio.sleep(0.1)
+    frozen_at, epoch = len(owner.received), epoch_of(owner)
+    [rival] = [child for child in controllers if child is not None and child is not owner]
+    await rival.wait_for_line(lambda line: line.startswith("epoch ") and int(line[6:]) > epoch, timeout=60)
+    assert listener is not None
+    await listener.freeze()
+    missed_at = len(listener.received)
+    for _ in range(600):  # the rival keeps the role meanwhile, so it sees the whole lease pass
+        if await standing(collection) < 3:
+            break
+        await asyncio.sleep(0.1)
+    owner.thaw()
+    listener.thaw()
+    assert await owner.wait_for_line("ended", start=frozen_at, timeout=60) == "ended FencedError"
+    await listener.wait_for_line("failed LeaseLostError", start=missed_at, timeout=60)
+    await listener.wait_for_line("at", start=missed_at, timeout=60)
+
+
+def epoch_of(child: ChildProcess | None) -> int:
+    """The newest one that a controller said it has."""
+    said = [] if child is None else [int(line[6:]) for line in child.received if line.startswith("epoch ")]
+    return max(said, default=0)
+
+
+def is_serving(child: ChildProcess) -> bool:
+    """Whether a controller has not said that its newest epoch has ended."""
+    return child.received[-1].startswith("epoch ")
+
+
+async def standing(collection: slate.Collection) -> int:
+    """How many holds of listeners are not revoked, of three with the one that lags."""
+    return sum(hold.note == "listener" and not hold.revoked for hold in (await collection.inspect()).holds)
+
+
 async def disturb(workers: list[Worker], seconds: float, rng: random.Random) -> None:
     """Kill and start again, or freeze for a while, one after another."""
     frozen: list[tuple[Worker, ChildProcess]] = []  # the ones that stand still longest come first
@@ -170,6 +215,7 @@ async def test_processes_that_are_killed_lose_nothing_and_leave_nothing(
             for worker in workers:
                 assert worker.child is not None
                 await worker.child.wait_for_line(lambda line: line.startswith(("ack", "at", "epoch")), timeout=120)
+            await outlast(workers, lake.collection(COLLECTION))
             verifying = asyncio.create_task(keep_verifying(lake.collection(COLLECTION)))
             await disturb(workers, SECONDS_FULL if full else SECONDS, rng)
             verifying.cancel()

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Processes:
         self.url = url
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.killed = 0
+        self.killed = Counter[str]()
 
     def start(self, name: str, script: str, *arguments: str) -> None:
         """A process of its own, which writes what it says to a file."""
@@ -73,13 +74,14 @@ class Processes:
 
 
 async def disturb(processes: Processes, rng: random.Random) -> None:
-    """Kill the view, or a relay, at random, and start it again."""
+    """Kill the view, then one of the view and the relays at random, and start it again each time."""
+    name = "view"
     while True:
         await asyncio.sleep(rng.uniform(1.0, 3.0))
-        name = rng.choice(("view", "view", "relay-a", "relay-b"))
         processes.kill(name)
-        processes.killed += 1
+        processes.killed[name] += 1
         processes.begin(name)
+        name = rng.choice(("view", "view", "relay-a", "relay-b"))
 
 
 async def shown(revenue: slate.collections.ReadHandle, as_of: int) -> None:
@@ -137,7 +139,8 @@ async def run(url: str, seconds: float, seed: int, folder: Path, *, spark: bool)
                 print(*(line for line in said if line.startswith("Spark computes")))
         finally:
             processes.end()
-    print(f"{processes.killed} processes were killed; the view equals a recomputation at all {times} times")
+    killed, views = processes.killed.total(), processes.killed["view"]
+    print(f"{killed} processes were killed, {views} of them the view; it equals a recomputation at all {times} times")
 
 
 async def is_open(url: str) -> bool:
