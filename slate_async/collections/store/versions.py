@@ -117,7 +117,8 @@ class AreaVersions:
         ref = VersionRef(new.version, self._runtime.ids.token())
         outcome = await self._asked(self._metastore.commit(ref, encode_version(new)))
         if isinstance(outcome, Committed):
-            return Committed(self._see(new, ref))
+            self._see(new, ref)  # another task may have seen a later one, of another controller's epoch
+            return Committed(new)
         if isinstance(outcome, Unknown):
             return Unknown(f"no answer to the commit of version {new.version} of {self.name}: {outcome.cause}")
         return outcome

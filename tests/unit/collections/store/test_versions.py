@@ -251,3 +251,27 @@ async def test_merged_files_without_versions_are_looked_for_once(place: Place) -
     late = place.open()
     late._merged_file = claimed_meanwhile
     assert (await late.load()).version == 1
+
+
+async def test_a_commit_gives_its_own_version_whatever_was_seen_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C20: a claim that was answered late took the epoch of the next controller for its own, which another task of the
+    process had seen by then. Two controllers worked in one epoch."""
+    one, other = place.open(), place.open()
+    commit = one._metastore.commit
+
+    async def answered_late(ref: Any, payload: bytes) -> Any:
+        outcome = await commit(ref, payload)
+        monkeypatch.undo()
+        await other.commits.commit(Claim("b" * 32))
+        assert (await one.load()).version == 2
+        return outcome
+
+    monkeypatch.setattr(one._metastore, "commit", answered_late)
+    claimed = await one.commits.commit(Claim("a" * 32))
+    assert (claimed.version, claimed.epoch, claimed.token) == (1, 1, "a" * 32)
+    assert one.head is not None
+    assert one.head.version == 2
+    with pytest.raises(FencedError):
+        await one.commits.commit(absorb(0, 5, claimed.epoch))
