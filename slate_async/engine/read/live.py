@@ -83,7 +83,7 @@ def live_rows(found: Round, *, max_seq: int, now_ms: int, merging: Guarded | Non
         if np.any(rows.kinds[places[chosen]] >= MERGE):
             if merging is None:
                 raise InternalError("an operand in a database that has no merge operator")
-            return merged_rows(merging, rows, places, chosen, now_ms)
+            return merged_rows(merging, rows, places, repeats, chosen, now_ms)
     if order is not None:
         chosen = order[chosen]
     kinds = rows.kinds[chosen]

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.codec.arrays import number_array
 from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.engine.read.merge import MergedRows, Round, key_at
 from slate_async.merge_operators.guarded import Guarded
+from slate_async.storage.format.ordering import Mask
 from slate_async.types import MERGE, PUT, RowHit
 
 
@@ -45,25 +47,51 @@ def merged_hit(merging: Guarded, key: bytes, chain: Iterable[RowHit], now_ms: in
 
 
 def merged_rows(
-    merging: Guarded, rows: Columns, places: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64], now_ms: int
+    merging: Guarded,
+    rows: Columns,
+    places: npt.NDArray[np.int64],
+    repeats: Mask,
+    chosen: npt.NDArray[np.int64],
+    now_ms: int,
 ) -> Columns:
     """The live rows at ``chosen`` places, which ascend, each key's newest visible version. ``places`` says which of
-    ``rows`` stands at each place: by key, then newest first. Raises `MergeError`."""
-    keys = rows.keys
-
-    def chain(place: int) -> Iterable[RowHit]:
-        key = keys[int(places[place])]
-        while place < len(places) and keys[int(places[place])] == key:
-            yield hit_at(rows, int(places[place]))
-            place += 1
-
+    ``rows`` stands at each place: by key, then newest first; ``repeats`` whether it has the key of the place before.
+    Raises `MergeError`."""
+    chained = rows.kinds[places[chosen]] == MERGE
+    plain = chosen[~chained]
+    alive = rows.kinds[places[plain]] == PUT
+    if rows.expire_ms is not None:
+        alive &= rows.expire_ms[places[plain]] > now_ms
+    plain = plain[alive]
+    firsts = np.append(np.flatnonzero(~repeats), len(places))
+    chains = chosen[chained]
+    stops = firsts[np.searchsorted(firsts, chains, side="right")]
+    at: list[int] = []
     found: list[tuple[bytes, RowHit]] = []
-    for place in chosen.tolist():
-        key = keys[int(places[place])].as_py()
-        row = merged_hit(merging, key, chain(place), now_ms)
+    for place, stop in zip(chains.tolist(), stops.tolist(), strict=True):
+        key = rows.keys[int(places[place])].as_py()
+        row = merged_hit(merging, key, _chain(rows, places[place:stop]), now_ms)
         if row is not None:
+            at.append(place)
             found.append((key, row))
-    return columns_of(found)
+    both = concat([rows.take(places[plain]), columns_of(found)])
+    return both.take(np.argsort(np.concatenate([plain, np.array(at, np.int64)]), kind="stable"))
+
+
+def _chain(rows: Columns, versions: npt.NDArray[np.int64]) -> Iterable[RowHit]:
+    """Those of ``rows``, the versions of a key from the newest on, down to its base."""
+    bases = np.flatnonzero(rows.kinds[versions] != MERGE)
+    if len(bases):
+        versions = versions[: bases[0] + 1]
+    expires = [NO_EXPIRY] * len(versions) if rows.expire_ms is None else rows.expire_ms[versions].tolist()
+    return map(
+        RowHit,
+        rows.values.take(number_array(versions)).to_pylist(),
+        rows.seqs[versions].tolist(),
+        rows.kinds[versions].tolist(),
+        expires,
+        rows.create_ms[versions].tolist(),
+    )
 
 
 def hit_at(rows: Columns, row: int) -> RowHit:

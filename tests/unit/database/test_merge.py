@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import slate_async as slate
+from slate_async.merge_operators import registry
 from slate_async.merge_operators.guarded import MergeError
 from slate_async.merge_operators.values import pack_i64, unpack_i64
 from slate_async.objectstore.protocol import ObjectStore
@@ -143,3 +145,44 @@ async def test_a_bad_value_costs_its_own_key_alone(store: ObjectStore) -> None:
         assert await db.get(b"b") == pack_i64(1)
         await db.delete(b"a")
         assert [key async for key, _ in db.scan()] == [b"b"]
+
+
+class Counting:
+    """As ``append``, and how often it was called."""
+
+    name = "test_counting"
+
+    def __init__(self) -> None:
+        self.applied = 0
+
+    def check(self, operand: bytes) -> None:
+        """Any bytes."""
+
+    def fold(self, operands: Sequence[bytes]) -> None:
+        """There is none."""
+
+    def apply(self, base: bytes | None, operands: Sequence[bytes]) -> bytes:
+        self.applied += 1
+        return b"".join([base or b"", *operands])
+
+
+async def test_a_get_over_many_operands_calls_the_operator_once(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    counting = Counting()
+    slate.register_merge_operator(counting)
+    async with await slate.open(store, settings=counters(merge_operator="test_counting")) as db:
+        await db.put(b"a", b"0")
+        for number in range(300):
+            await db.merge(b"a", b"1", await_durable=False)
+            if number == 150:
+                await db.flush(l0=True)
+        await db.put(b"b", b"x")
+        counting.applied = 0
+        assert await db.get(b"a") == b"0" + b"1" * 300
+        assert counting.applied == 1
+        assert await db.get_many([b"a", b"b"]) == [b"0" + b"1" * 300, b"x"]
+        assert counting.applied == 2
+        assert [key async for key, _ in db.scan()] == [b"a", b"b"]
+        assert counting.applied == 3
