@@ -38,6 +38,7 @@ from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.lives import BeginLife
 from slate_async.collections.store.pending import Listed as ListedPending
 from slate_async.collections.store.pending import PendingStore
+from slate_async.collections.store.versions import AreaVersions
 from slate_async.objectstore.protocol import ObjectNotFoundError
 
 
@@ -225,3 +226,21 @@ async def without_patience(self: ControllerService, context: ControllerContext, 
 async def no_patience(self: StandbyController) -> None:
     """C20: the role is taken at the next poll."""
     await self._sleep(self._stores.settings.poll_interval_ms / 1000)
+
+
+# ---- versions
+
+
+def fallen(bound: Frontier, meet: Frontier) -> Frontier:
+    """C26: the bound goes to what the holds allow now, back too."""
+    return meet.coarsened()
+
+
+async def collect_all(
+    self: AreaVersions, lowest: int, head: Area, *, limit: int | None = None, dry_run: bool = False
+) -> int:
+    """C27: versions that holds need are deleted as well."""
+    return await _collect(self, head.version, head, limit=limit, dry_run=dry_run)
+
+
+_collect = AreaVersions.collect

@@ -22,9 +22,11 @@ from slate_async.collections.reader import follow
 from slate_async.collections.reader.pins import Pins
 from slate_async.collections.reader.renewal import KeptHold
 from slate_async.collections.reader.sources import Selection
+from slate_async.collections.store import versions
 from slate_async.collections.store.holds import HoldStore
 from slate_async.collections.store.lives import BeginLife
 from slate_async.collections.store.pending import PendingStore
+from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer import compare
 from tests.simulation.rules import collections_instead as instead
 from tests.simulation.rules import lake_instead
@@ -412,5 +414,25 @@ ROLE_SWITCHES: Sequence[Switch] = (
         Patch(StandbyController, "_until_work_waits", lake_instead.no_patience),
         within=20,
         stage=SERVED_CALMLY,
+    ),
+    _switch(
+        "controller-falls",
+        "C26",
+        "a controller of the product takes a bound back to what a clone holds; its assertions are off",
+        Patch(edits, "raised", lake_instead.fallen),
+        Patch(versions, "check_successor", instead.unchecked),
+        within=150,
+        readers=3,
+        **LONG,
+    ),
+    _switch(
+        "controller-old-versions",
+        "C27",
+        "a controller of the product deletes all versions below the newest one",
+        Patch(AreaVersions, "collect", lake_instead.collect_all),
+        within=60,
+        readers=3,
+        verifiers=1,
+        **LONG,
     ),
 )
