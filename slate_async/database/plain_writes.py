@@ -16,32 +16,40 @@ from weakref import WeakValueDictionary
 
 
 class PlainWrites:
-    """See the module docstring. One for each map of an open database, shared by all that write it."""
+    """See the module docstring. One for each map of an open database, shared by all that write it.
 
-    __slots__ = ("__weakref__", "_ended", "_running", "allowed")
+    running: plain writes that have begun; ended: set when the last of them is over, if somebody waits for that. A write
+    is the block of a ``with``; `Map` writes that out where it counts"""
+
+    __slots__ = ("__weakref__", "allowed", "ended", "running")
 
     def __init__(self) -> None:
         self.allowed: bool | None = None
-        self._running = 0
-        self._ended: asyncio.Event | None = None
+        self.running = 0
+        self.ended: asyncio.Event | None = None
 
     def __enter__(self) -> None:
         """A plain write begins."""
-        self._running += 1
+        self.running += 1
 
     def __exit__(self, *_: object) -> None:
-        self._running -= 1
-        if self._ended is not None and not self._running:
-            self._ended.set()
-            self._ended = None
+        self.running -= 1
+        if self.ended is not None:
+            self.finished()
+
+    def finished(self) -> None:
+        """A plain write is over, and somebody waits for the last one."""
+        if self.ended is not None and not self.running:
+            self.ended.set()
+            self.ended = None
 
     async def end(self) -> None:
         """None begins from now on, and those that have begun are over."""
         self.allowed = False
-        while self._running:
-            if self._ended is None:
-                self._ended = asyncio.Event()
-            await self._ended.wait()
+        while self.running:
+            if self.ended is None:
+                self.ended = asyncio.Event()
+            await self.ended.wait()
 
 
 class PlainWritesByMap:

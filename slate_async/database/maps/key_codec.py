@@ -31,6 +31,8 @@ class KeyCodec(Generic[K]):
 
     def pack(self, key: K) -> bytes:
         """The bytes of ``key``. Raises `InvalidError` unless it is of the map's type."""
+        if type(key) is tuple and tuple(map(type, key)) == self._exact and not self._single:
+            return pack(*key)
         parts: tuple[Any, ...] = (key,) if self._single else key  # type: ignore[assignment]
         if not self._single and (not isinstance(parts, tuple) or len(parts) != len(self._fits)):
             raise self._wrong(key)
@@ -41,6 +43,8 @@ class KeyCodec(Generic[K]):
     def unpack(self, key: bytes) -> K:
         """The key of stored bytes. Raises `InvalidError` if they are of another type."""
         parts = unpack(key)
+        if tuple(map(type, parts)) == self._exact:
+            return parts[0] if self._single else parts  # type: ignore[return-value]
         if len(parts) != len(self._fits):
             raise self._wrong(parts)
         self._check(parts, parts)

@@ -80,6 +80,8 @@ class Map(MapReads[K, V]):
         if default_ttl is not None:
             life_ms(default_ttl)
         self._home = home
+        self._writes = home.writes
+        self._pack, self._encode = kind.keys.pack, kind.values.encode
         self._rows = SourceRows(home.reads)
         self._default_ttl = default_ttl
         self._building: Building[V] = Building(kind, home.transact)
@@ -97,8 +99,11 @@ class Map(MapReads[K, V]):
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Set ``key`` to ``value``, which is encoded at the call. With ``if_absent`` only if the key is not there; else
         `ConflictError`."""
-        kind = self._kind
-        row, data = kind.keys.pack(key), kind.encoded(value)
+        kind, row = self._kind, self._pack(key)
+        try:
+            data = self._encode(value)
+        except (ValueError, TypeError):
+            data = kind.encoded(value)  # which says what is wrong
         if kind.indexes:
             entries = entries_of(kind.indexes, value, row)
             return self._put_indexed(row, data, entries, ttl, await_durable, if_absent)
@@ -110,11 +115,18 @@ class Map(MapReads[K, V]):
         plain = self._plain
         if not plain.allowed and not await self._may_write_plainly():
             return await self._put_indexed(row, data, {}, ttl, await_durable, if_absent)
-        with plain:
-            key = self._kind.layout.rows + row
+        key = self._prefix + row
+        plain.running += 1
+        try:
             if if_absent is False:
-                return await self._home.writes.put(key, data, ttl=ttl, await_durable=await_durable)
-            return await self._home.writes.put(key, data, ttl=ttl, await_durable=await_durable, if_absent=if_absent)
+                if ttl is None:
+                    return await self._writes.put(key, data, await_durable=await_durable)
+                return await self._writes.put(key, data, ttl=ttl, await_durable=await_durable)
+            return await self._writes.put(key, data, ttl=ttl, await_durable=await_durable, if_absent=if_absent)
+        finally:
+            plain.running -= 1
+            if plain.ended is not None:
+                plain.finished()
 
     async def _put_indexed(
         self,
@@ -142,7 +154,7 @@ class Map(MapReads[K, V]):
         if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
             return (await self._in_transaction(lambda rows: rows.delete(row), await_durable))[0]
         with self._plain:
-            return await self._home.writes.delete(kind.layout.rows + row, await_durable=await_durable)
+            return await self._writes.delete(kind.layout.rows + row, await_durable=await_durable)
 
     async def update(
         self,
@@ -161,15 +173,28 @@ class Map(MapReads[K, V]):
         if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
             return await self._update_indexed(row, key, function, ttl, await_durable)
         made: V | None = None
+        encode, decode = self._encode, kind.values.decode
 
         def encoded(data: bytes | None) -> bytes | None:
             nonlocal made
-            made = function(None if data is None else kind.decoded(data, key))
-            return None if made is None else kind.encoded(made)
+            try:
+                value = None if data is None else decode(data)
+            except (ValueError, TypeError):
+                value = None if data is None else kind.decoded(data, key)  # which says what is wrong
+            made = function(value)
+            try:
+                return None if made is None else encode(made)
+            except (ValueError, TypeError):
+                return None if made is None else kind.encoded(made)
 
-        with self._plain:
-            life = self._default_ttl if ttl is None else ttl
-            await self._home.writes.update(kind.layout.rows + row, encoded, ttl=life, await_durable=await_durable)
+        life, plain = self._default_ttl if ttl is None else ttl, self._plain
+        plain.running += 1
+        try:
+            await self._writes.update(self._prefix + row, encoded, ttl=life, await_durable=await_durable)
+        finally:
+            plain.running -= 1
+            if plain.ended is not None:
+                plain.finished()
         return made
 
     async def _update_indexed(

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
+from slate_async.arguments import sought_key
 from slate_async.database.maps.by_index import IndexReads
 from slate_async.database.maps.map_type import MapType
 from slate_async.database.maps.page import PAGE_ROWS, Page, page_of
 from slate_async.database.maps.rows import RowReads
 from slate_async.errors import InvalidError
+from slate_async.types import MAX_KEY_BYTES
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,6 +30,7 @@ class MapReads(Generic[K, V]):
         self.name = kind.name
         self._kind = kind
         self._keys = kind.keys
+        self._prefix = kind.layout.rows
 
     name: str
     """As it was given."""
@@ -38,9 +41,11 @@ class MapReads(Generic[K, V]):
 
     async def get(self, key: K, *, durable: bool = False) -> V | None:
         """The value of ``key``, or ``None``."""
-        kind = self._kind
-        found = await self._rows.get(kind.row_key(key), durable)
-        return None if found is None else kind.decoded(found, key)
+        stored = self._prefix + self._keys.pack(key)
+        if len(stored) > MAX_KEY_BYTES:
+            sought_key(stored)
+        found = await self._rows.get(stored, durable)
+        return None if found is None else self._kind.decoded(found, key)
 
     async def get_many(self, keys: Sequence[K], *, durable: bool = False) -> list[V | None]:
         """The values of ``keys`` in their order, all of one read point."""
@@ -65,9 +70,10 @@ class MapReads(Generic[K, V]):
         span = self._keys.span(prefix)
         found, following = await page_of(self._rows.pairs, self._kind.layout.rows, span, after, limit, reverse, durable)
         items: list[tuple[K, V]] = []
+        decoded = self._kind.decoded
         for packed, data in found:
             key = self._keys.unpack(packed)
-            items.append((key, self._kind.decoded(data, key)))
+            items.append((key, decoded(data, key)))
         return Page(items, following)
 
     def by(self, index: str) -> IndexReads[K, V]:
