@@ -31,9 +31,10 @@ class KeyCodec(Generic[K]):
 
     def pack(self, key: K) -> bytes:
         """The bytes of ``key``. Raises `InvalidError` unless it is of the map's type."""
-        if type(key) is tuple and tuple(map(type, key)) == self._exact and not self._single:
-            return pack(*key)
-        parts: tuple[Any, ...] = (key,) if self._single else key  # type: ignore[assignment]
+        given: Any = key
+        if type(given) is tuple and tuple(map(type, given)) == self._exact and not self._single:
+            return pack(*given)
+        parts: tuple[Any, ...] = (given,) if self._single else given
         if not self._single and (not isinstance(parts, tuple) or len(parts) != len(self._fits)):
             raise self._wrong(key)
         if tuple(map(type, parts)) != self._exact:
