@@ -12,7 +12,6 @@ A run that fails keeps nothing: the next one reads where the collection ends, an
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -23,6 +22,7 @@ from slate_async.bridges.contents import STATE_BYTES, Contents
 from slate_async.bridges.contents_hold import ContentsHold
 from slate_async.bridges.envelopes import Envelope, Enveloping, KeySpan, LogEnvelope, UpsertEnvelope, relay_schema
 from slate_async.bridges.joined import check_fits, runtime_of
+from slate_async.bridges.one_run import OneRun
 from slate_async.bridges.relay_run import MOST_TRIES, OvertakenError, RelayProgress, RelayRun
 from slate_async.collections.collection import Collection
 from slate_async.collections.core.errors import SinceError
@@ -91,8 +91,7 @@ class Relay:
         self._span = span
         self._state_bytes = state_bytes
         self._progress = RelayProgress(collection.name)
-        self._task: asyncio.Task[object] | None = None
-        self._entered = False
+        self._one_run = OneRun()
 
     @property
     def upper(self) -> Frontier:
@@ -122,39 +121,29 @@ class Relay:
         if changes that come next are no longer kept, or the subscription was taken over; `ClosedError` if collection
         or database are; `LeaseLostError` if the hold of upserts is given up meanwhile; `SinceError` if it was, and the
         contents cannot be read any more; `FencedError`, `UnavailableError`, `CorruptionError`."""
-        if not self._entered:
-            raise InvalidError("a relay runs within its async with block")
-        if self._task is not None:
-            raise InvalidError("this relay runs already")
-        goal = None if until is None else Frontier.of(until, TimeKind.U64)
-        self._task = asyncio.current_task()
-        try:
-            for _ in range(MOST_TRIES):
-                try:
-                    return await self._run(goal)
-                except OvertakenError:
-                    logger.info(
-                        "%s: another relay was faster; going on from %s", self._collection.name, self._progress.upper
-                    )
-        finally:
-            self._task = None
-            self._progress.state_bytes = 0
+        with self._one_run.running():
+            goal = None if until is None else Frontier.of(until, TimeKind.U64)
+            try:
+                for _ in range(MOST_TRIES):
+                    try:
+                        return await self._run(goal)
+                    except OvertakenError:
+                        said = "%s: another relay was faster; going on from %s"
+                        logger.info(said, self._collection.name, self._progress.upper)
+            finally:
+                self._progress.state_bytes = 0
         raise UnavailableError(f"other relays were faster {MOST_TRIES} times in a row; run it again")
 
     async def __aenter__(self) -> Self:
         check_fits(await self._collection.info(), relay_schema(self._envelope))
-        self._entered = True
+        self._one_run.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Cancels a run that is under way in another task, and waits for its end."""
-        self._entered = False
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
+        await self._one_run.leave()
 
     # ---- a run
 

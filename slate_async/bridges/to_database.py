@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 from slate_async.arguments import BytesLike, key_bytes
 from slate_async.bridges.delta_rows import KeyChange, check_applies, check_columns, key_changes
 from slate_async.bridges.joined import runtime_of
+from slate_async.bridges.one_run import OneRun
 from slate_async.collections.collection import Collection
 from slate_async.collections.core.errors import TokenMismatchError
 from slate_async.collections.core.frontier import Frontier, FrontierLike
@@ -84,7 +85,7 @@ class DatabaseRelay:
         self._upper_key = upper_key
         runtime = runtime_of(database)
         self._clock, self._offload = runtime.clock, runtime.offload
-        self._task: asyncio.Task[object] | None = None
+        self._one_run = OneRun()
         self._life: str | None = None  # of the collection, once entered
         self._progress = DatabaseRelayProgress(Frontier.minimum(TimeKind.U64))
 
@@ -112,16 +113,8 @@ class DatabaseRelay:
         Raises `InvalidError`, which names the key, for contents that no database has; `SinceError` if the collection
         no longer tells what came next; `ConflictError` if another relay writes; `FencedError`, `ClosedError`,
         `UnavailableError`, `CorruptionError`."""
-        if self._life is None:
-            raise InvalidError("a relay runs within its async with block")
-        if self._task is not None:
-            raise InvalidError("this relay runs already")
-        goal = None if until is None else Frontier.of(until, TimeKind.U64)
-        self._task = asyncio.current_task()
-        try:
-            await self._run(goal)
-        finally:
-            self._task = None
+        with self._one_run.running():
+            await self._run(None if until is None else Frontier.of(until, TimeKind.U64))
 
     async def __aenter__(self) -> Self:
         info = await self._collection.info()
@@ -129,17 +122,14 @@ class DatabaseRelay:
             raise InvalidError(f"a database takes a collection with times of u64; those of {info.name} are {info.time}")
         check_columns(info.data, info.name)
         self._life = f"{info.name}/{info.life}"
+        self._one_run.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Cancels a run that is under way in another task, and waits for its end."""
-        self._life = None
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
+        await self._one_run.leave()
 
     # ---- a run
 
