@@ -15,6 +15,8 @@ from tests.benchmarks.rounds import Turn, require
 DELIVERED, REQUESTS = "acknowledged to delivered, 50 %", "requests beside those without watchers"
 TAIL = "acknowledged to delivered, 99 %"
 TENANTS = 100
+SETTINGS = slate_async.Settings(manifest_poll_interval_ms=60_000)
+"""Polls of the manifest would count as requests."""
 
 
 async def one_round(turn: Turn) -> None:
@@ -31,7 +33,7 @@ async def one_round(turn: Turn) -> None:
 async def _requests(watchers: int, writes: int, lags: list[float]) -> float:
     """Reads of the store beside so many writes, one after another, and so many watchers of tenants."""
     with tempfile.TemporaryDirectory() as folder:
-        async with slate_async.open(Path(folder).as_uri()) as db:
+        async with slate_async.open(Path(folder).as_uri(), settings=SETTINGS) as db:
             acknowledged: dict[int, float] = {}
             delivered: list[tuple[int, float]] = []
             expected = [writes // TENANTS + (number % TENANTS < writes % TENANTS) for number in range(watchers)]

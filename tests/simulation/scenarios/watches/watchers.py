@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 import slate_async as slate
-from slate_async.errors import ConflictError, NotFoundError, UnavailableError
+from slate_async.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
@@ -170,5 +170,5 @@ async def watch_reader(seen: list[Watched], database: SimulatedDatabase, node: N
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             _raise_violations(tasks)
-    except (*EXPECTED, NotFoundError):
+    except (*EXPECTED, NotFoundError, ConfigError):  # of a database that is being created
         return
