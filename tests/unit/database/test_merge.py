@@ -38,16 +38,23 @@ async def test_a_read_adds_up_what_was_written(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("wal_enabled", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 async def test_every_read_agrees_with_a_dict(store: ObjectStore, seed: int, wal_enabled: bool) -> None:
     rng = random.Random(seed)
     model: dict[bytes, int] = {}
     then: tuple[slate.Snapshot, dict[bytes, int]] | None = None
-    settings = counters(wal_enabled=wal_enabled)
+    settings = counters(
+        wal_enabled=wal_enabled,
+        sst_bytes=rng.choice([150, 1 << 20]),
+        compaction_style=rng.choice(["leveled", "size_tiered"]),
+        level_base_bytes=500,
+        min_merge_width=2,
+        retention_ms=rng.choice([0, 3_600_000]),
+    )
     db = await slate.open(store, settings=settings)
     for _ in range(60):
         key = b"%d" % rng.randrange(8)
-        match rng.choice(["merge"] * 6 + ["put", "delete", "batch", "flush", "compact", "snapshot", "open"]):
+        match rng.choice(["merge"] * 6 + ["put", "delete", "range", "batch", "flush", "compact", "snapshot", "open"]):
             case "merge":
                 model[key] = model.get(key, 0) + 1
                 await db.merge(key, pack_i64(1), await_durable=False)
@@ -57,6 +64,11 @@ async def test_every_read_agrees_with_a_dict(store: ObjectStore, seed: int, wal_
             case "delete":
                 model.pop(key, None)
                 await db.delete(key, await_durable=False)
+            case "range" if wal_enabled:
+                end = b"%d" % rng.randrange(int(key) + 1, 9)
+                for hidden in [other for other in model if key <= other < end]:
+                    del model[hidden]
+                await db.delete_range(key, end, await_durable=False)
             case "batch":
                 batch = slate.WriteBatch()
                 for other in (b"0", b"1", key):
@@ -66,7 +78,7 @@ async def test_every_read_agrees_with_a_dict(store: ObjectStore, seed: int, wal_
             case "flush":
                 await db.flush(l0=True)
             case "compact":
-                await db.compact(full=rng.random() < 0.5)
+                await db.compact(**rng.choice([{"full": True}, {}, {"level": 0}, {"start": key, "end": key + b"~"}]))
             case "snapshot" if then is None:
                 then = db.snapshot(), dict(model)
             case "open":
