@@ -60,7 +60,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "a listener is restarted where times were compacted to",
         Patch(reading, "is_cut_at", instead.cut_where_compacted),
         Patch(reading, "to_restart_from", instead.all_of_it),
-        within=60,
+        within=120,
         mood="listen",
     ),
     _switch(
@@ -69,7 +69,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "a reader trusts its own since, not that of the version",
         Patch(reading, "may_read", instead.always),
         Patch(reading, "may_restart", instead.always),
-        within=200,
+        within=300,
         mood="lease",
     ),
     _switch(
@@ -134,7 +134,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "C9",
         "the end of a walk is believed",
         Patch(Walk, "counts", instead.always),
-        within=90,
+        within=180,
         mood="walk",
         appends="compare",
     ),
@@ -224,7 +224,7 @@ DECISION_SWITCHES: Sequence[Switch] = (
         "C18",
         "holds are listed once",
         Patch(sweep, "is_fixpoint", instead.always),
-        within=90,
+        within=150,
         mood="clones",
     ),
     _switch(
