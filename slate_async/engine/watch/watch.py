@@ -48,7 +48,7 @@ class Watch:
     def __init__(self, watching: Watching, watcher: Watcher, cut: int = 0) -> None:
         self._watching = watching
         self._watcher = watcher
-        self._cut = cut
+        self._below = watcher.prefix[:cut]
         self._chunk: Sequence[Change] = ()
         self._next = 0
         self._begun = False
@@ -102,7 +102,7 @@ class Watch:
                 self._check()
                 if (changes := self._watcher.take()) is not None:
                     self._watching.taken(self._watcher)
-                    self._chunk, self._next = below(changes, self._cut), 0
+                    self._chunk, self._next = below(changes, self._below), 0
                     return
                 await self._watcher.wait()
 
@@ -156,6 +156,18 @@ class Watch:
             self._loop.call_soon_threadsafe(self._watching.end, self._watcher)
 
 
-def below(changes: Sequence[Change], cut: int) -> Sequence[Change]:
-    """``changes`` without the first ``cut`` bytes of their keys."""
-    return [change._replace(key=change.key[cut:]) for change in changes] if cut else changes
+def below(changes: Sequence[Change], prefix: bytes) -> Sequence[Change]:
+    """``changes`` of keys that begin with ``prefix``, without that. A range that was deleted is given as far as it lies
+    there; it has no end if it goes on behind."""
+    if not prefix:
+        return changes
+    cut = len(prefix)
+    return [
+        change._replace(key=change.key[cut:])
+        if change.op != "delete_range"
+        else change._replace(
+            key=change.key[cut:] if change.key.startswith(prefix) else b"",
+            value=change.value[cut:] if change.value is not None and change.value.startswith(prefix) else None,
+        )
+        for change in changes
+    ]

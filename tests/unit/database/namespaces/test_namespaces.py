@@ -302,3 +302,21 @@ async def test_a_reader_watches_a_namespace() -> None:
             await db.namespace("t").put(b"k", b"1")
             assert (await anext(watch)).key == b"k"
             assert watch.last_seq == 2
+
+
+async def test_a_range_that_was_deleted_is_clipped_for_a_watch_of_a_namespace() -> None:
+    async with open_db(memory_store(), CONTIGUOUS) as db, asyncio.timeout(10):
+        space = db.namespace("t")
+        watch = space.watch()
+        await db.delete_range(space.prefix + b"a", space.prefix + b"c")
+        await db.delete_range(b"a", space.prefix + b"c")
+        await db.delete_range(space.prefix + b"a", b"\xff\xff")
+        await db.delete_range(b"a", b"b")
+        await db.delete_range(b"a", b"\xff\xff")
+        found = [await anext(watch) for _ in range(4)]
+    assert [(change.op, change.key, change.value, change.seq) for change in found] == [
+        ("delete_range", b"a", b"c", 1),
+        ("delete_range", b"", b"c", 2),
+        ("delete_range", b"a", None, 3),
+        ("delete_range", b"", None, 5),
+    ]
