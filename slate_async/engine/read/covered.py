@@ -28,6 +28,8 @@ from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RangeDelete, RowHit
 
+MOST_FREE = 16_384
+"""So many keys a view remembers that no range delete lies over."""
 FEW_NEWER = 64
 """So many new range deletes are put among the others one by one; with more of them all are laid out anew."""
 
@@ -50,6 +52,7 @@ class CoveredView(ReadView):
     ) -> None:
         super().__init__(memtables, tables, runs, yield_budget=yield_budget, max_seq=max_seq, hot=hot, merging=merging)
         self.covers = covers
+        self._free: set[bytes] = set()  # keys over which no range delete lies: faster to ask than the fragments
         if memtables and memtables[0].range_count:
             self.latest = {}  # of which rows of its own may be hidden
             self._older_memtables = self.memtables
@@ -63,8 +66,14 @@ class CoveredView(ReadView):
 
     def look_below(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
         """See `ReadView`."""
+        if key in self._free:
+            return ReadView.look_below(self, key)
         floor = self.covers.floor(key, MAX_SEQ)
-        return self._look_above(key, MAX_SEQ, floor) if floor else super().look_below(key)
+        if floor:
+            return self._look_above(key, MAX_SEQ, floor)
+        if len(self._free) < MOST_FREE:
+            self._free.add(key)
+        return ReadView.look_below(self, key)
 
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:
         """See `ReadView`."""
