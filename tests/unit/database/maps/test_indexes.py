@@ -231,25 +231,26 @@ async def test_a_cleared_namespace_has_no_entries(db: slate.Db) -> None:
     assert await found.by("sku").key("a") == 2
 
 
-async def test_a_range_delete_takes_rows_entries_and_catalogue_in_one_step(db: slate.Db) -> None:
-    space = db.namespace("n")
-    found = products(space, SKU)
-    await found.put(1, Product(sku="a"))
-    tx = db.transaction()
-    await found.within(tx).put(2, Product(sku="b"))
-    await space.delete_range(None, None)
-    with pytest.raises(slate.ConflictError):
-        await tx.commit()
-    assert await contents(db) == {}
-    assert await found.by("sku").get("a") is None
-    await found.put(3, Product(sku="a"))
-    assert await found.by("sku").key("a") == 3
-    batch = slate.WriteBatch()
-    batch.delete_range(b"a", b"b")
-    found.within(batch).put(4, Product(sku="b"))
-    with pytest.raises(slate.InvalidError, match="deletes no range of keys"):
-        await db.write(batch)
-    assert await found.get(4) is None
+async def test_a_range_delete_takes_rows_entries_and_catalogue_in_one_step() -> None:
+    async with open_db(memory_store()) as db:
+        space = db.namespace("n")
+        found = products(space, SKU)
+        await found.put(1, Product(sku="a"))
+        tx = db.transaction()
+        await found.within(tx).put(2, Product(sku="b"))
+        await space.delete_range(None, None)
+        with pytest.raises(slate.ConflictError):
+            await tx.commit()
+        assert await contents(db) == {}
+        assert await found.by("sku").get("a") is None
+        await found.put(3, Product(sku="a"))
+        assert await found.by("sku").key("a") == 3
+        batch = slate.WriteBatch()
+        batch.delete_range(b"a", b"b")
+        found.within(batch).put(4, Product(sku="b"))
+        with pytest.raises(slate.InvalidError, match="deletes no range of keys"):
+            await db.write(batch)
+        assert await found.get(4) is None
 
 
 async def test_bad_input_is_refused(db: slate.Db) -> None:
