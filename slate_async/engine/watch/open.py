@@ -70,10 +70,10 @@ class Watches:
         )
         self._shared = SharedFeed(self._feeds, self._dispatcher, self._clock, self._spawn_session)
 
-    def _spawn_session(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn_session(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """It ends by itself, soon after its last watcher."""
         if self._supervisor.is_closing:
-            return work.close()
+            return
         session = self._supervisor.spawn("watch feed", self._run(work), critical=False)
         self._sessions.add(session)
         session.add_done_callback(self._sessions.discard)
@@ -109,8 +109,8 @@ class Watches:
         if not self._dispatcher.active:
             self._dispatcher.start(watcher.place.seq)
             self._tasks = [
-                self._supervisor.spawn("watch dispatcher", self._run(self._dispatcher.run()), critical=False),
-                self._supervisor.spawn("watches behind", self._run(self._shared.run()), critical=False),
+                self._supervisor.spawn("watch dispatcher", self._run(self._dispatcher.run), critical=False),
+                self._supervisor.spawn("watches behind", self._run(self._shared.run), critical=False),
             ]
         if not self._dispatcher.admit(watcher):
             self._shared.add(watcher)
@@ -159,10 +159,10 @@ class Watches:
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=END_LIMIT_S)
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """``work``; if it fails, every watch ends with that."""
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do ``work``; if it fails, every watch ends with that."""
         try:
-            await work
+            await work()
         except SlateError as error:
             self.end_all(partial(same_error, error))
         except Exception as error:  # noqa: BLE001 - raised in every watch

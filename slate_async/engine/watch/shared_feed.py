@@ -33,7 +33,11 @@ class SharedFeed:
     """See the module docstring. ``spawn`` starts the task of a session."""
 
     def __init__(
-        self, feeds: Feeds, dispatcher: Dispatcher, clock: Clock, spawn: Callable[[Coroutine[Any, Any, None]], None]
+        self,
+        feeds: Feeds,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
     ) -> None:
         self.behind: dict[Watcher, Session | None] = {}
         """Each with its session, if it has one."""
@@ -171,7 +175,7 @@ class SharedFeed:
         try:
             await retained.open(seq, initial)
         except BaseException:
-            self._spawn(retained.release())  # an answer may have been lost
+            self._spawn(retained.release)  # an answer may have been lost
             raise
         return retained
 
@@ -182,7 +186,7 @@ class SharedFeed:
             if _retains(retained, watcher):
                 self._assign(watcher, session)
         self._keep()
-        self._spawn(self._run(session))
+        self._spawn(partial(self._run, session))
 
     async def _run(self, session: Session) -> None:
         try:

@@ -12,7 +12,7 @@ from slate_async.engine.compaction.executor import RangeTask
 from slate_async.merge_operators import registry
 from tests.engine import memory_store
 from tests.read_model import Version
-from tests.unit.engine.compaction.harness import MergeHarness
+from tests.support.merge_harness import MergeHarness
 
 
 class Longest:

@@ -17,7 +17,7 @@ from slate_async.merge_operators.values import pack_i64
 from slate_async.types import DELETE, MERGE, PUT, RowHit
 from tests.engine import memory_store
 from tests.read_model import Version, newest_first
-from tests.unit.engine.compaction.harness import MergeHarness
+from tests.support.merge_harness import MergeHarness
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime
 from tests.read_model import Version, newest_first, tombstone, visible
-from tests.unit.engine.compaction.harness import DATABASE, EPOCHS, MergeHarness
+from tests.support.merge_harness import DATABASE, EPOCHS, MergeHarness
 
 
 @pytest.fixture

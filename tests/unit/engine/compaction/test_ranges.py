@@ -13,7 +13,7 @@ from slate_async.engine.compaction.ranges import MOST_RANGES, range_count, split
 from slate_async.storage.sst.balance import Samples, balanced_bounds
 from tests.engine import memory_store
 from tests.read_model import Version, exhausted_budget
-from tests.unit.engine.compaction.harness import MergeHarness
+from tests.support.merge_harness import MergeHarness
 
 ROWS = st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.integers(0, 100)), min_size=1)
 
