@@ -71,10 +71,6 @@ class IndexedRows(Generic[V]):
         """The value of the row with the packed key ``row``."""
         return await Transaction.get(self._tx, self._kind.layout.rows + row)
 
-    def entries_of(self, value: V, row: bytes) -> Entries:
-        """What the indexes have of a row. Raises as `IndexEntries.entry_of`."""
-        return entries_of(self._kind.indexes, value, row)
-
     async def put(self, row: bytes, data: bytes, entries: Entries, ttl: Duration | None) -> None:
         """Set the row. Raises `UniqueError`; after any error nothing of it is in the transaction."""
         await self.admit()
@@ -139,8 +135,3 @@ class IndexedRows(Generic[V]):
         if data is not None and index.entry_of(kind.decoded_row(holder, data), holder) == entry:
             key = kind.keys.unpack(holder)
             raise UniqueError(kind.name, index.name, index.parts_of(entry), key, entry)
-
-
-def entries_of(indexes: Mapping[str, IndexEntries[V]], value: V, row: bytes) -> Entries:
-    """What each index has of a row."""
-    return {name: index.entry_of(value, row) for name, index in indexes.items()}

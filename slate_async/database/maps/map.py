@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
 from slate_async.arguments import BytesLike, Duration, life_ms
 from slate_async.database.maps.build import Building, BuildProgress
-from slate_async.database.maps.indexed_rows import Entries, IndexedRows, entries_of
-from slate_async.database.maps.map_type import MapType
+from slate_async.database.maps.indexed_rows import Entries, IndexedRows
+from slate_async.database.maps.map_type import UNFIT, MapType
 from slate_async.database.maps.reads import MapReads
 from slate_async.database.maps.rows import RowReads, SourceRows, one_point
 from slate_async.database.maps.within import MapBatch, MapTransaction, MapView, check_space, present, view_within
@@ -102,11 +102,10 @@ class Map(MapReads[K, V]):
         kind, row = self._kind, self._pack(key)
         try:
             data = self._encode(value)
-        except (ValueError, TypeError):
+        except UNFIT:
             data = kind.encoded(value)  # which says what is wrong
         if kind.indexes:
-            entries = entries_of(kind.indexes, value, row)
-            return self._put_indexed(row, data, entries, ttl, await_durable, if_absent)
+            return self._put_indexed(row, data, kind.entries(row, data), ttl, await_durable, if_absent)
         return self._put(row, data, self._default_ttl if ttl is None else ttl, await_durable, if_absent)
 
     async def _put(
@@ -179,12 +178,12 @@ class Map(MapReads[K, V]):
             nonlocal made
             try:
                 value = None if data is None else decode(data)
-            except (ValueError, TypeError):
+            except UNFIT:
                 value = None if data is None else kind.decoded(data, key)  # which says what is wrong
             made = function(value)
             try:
                 return None if made is None else encode(made)
-            except (ValueError, TypeError):
+            except UNFIT:
                 return None if made is None else kind.encoded(made)
 
         life, plain = self._default_ttl if ttl is None else ttl, self._plain
@@ -209,7 +208,8 @@ class Map(MapReads[K, V]):
             data = await rows.get(row)
             made = function(None if data is None else self._kind.decoded(data, key))
             if made is not None:
-                await rows.put(row, self._kind.encoded(made), rows.entries_of(made, row), ttl)
+                encoded = self._kind.encoded(made)
+                await rows.put(row, encoded, self._kind.entries(row, encoded), ttl)
             elif data is not None:
                 await rows.delete(row)
             return made
@@ -231,7 +231,7 @@ class Map(MapReads[K, V]):
         async def touch(rows: IndexedRows[V]) -> bool:
             data = await rows.get(row)
             if data is not None:
-                await rows.put(row, data, rows.entries_of(kind.decoded(data, key), row), life)
+                await rows.put(row, data, kind.entries(row, data), life)
             return data is not None
 
         return (await self._in_transaction(touch, await_durable))[1]

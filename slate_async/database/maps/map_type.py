@@ -18,6 +18,8 @@ from slate_async.types import MAX_KEY_BYTES
 
 K = TypeVar("K")
 V = TypeVar("V")
+UNFIT = (ValueError, TypeError, OverflowError, RecursionError)
+"""What codecs raise for a value, or for bytes, that they cannot do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +36,28 @@ class MapType(Generic[K, V]):
         """``value`` as it is stored. Raises `InvalidError` for one of another type."""
         try:
             return self.values.encode(value)
-        except (ValueError, TypeError) as error:
+        except UNFIT as error:
             raise InvalidError(f"map {self.name!r} cannot store the value: {error}", outcome="not_applied") from error
 
     def decoded(self, data: bytes, key: object) -> V:
         """The value of the row ``key``. Raises `InvalidError` if it is of another type."""
         try:
             return self.values.decode(data)
-        except (ValueError, TypeError) as error:
+        except UNFIT as error:
             raise InvalidError(f"row {key!r} of map {self.name!r} has a value of another type: {error}") from error
+
+    def entries(self, row: bytes, data: bytes) -> dict[str, bytes | None]:
+        """What each index has of a row: of its value as it will be read."""
+        if not self.indexes:
+            return {}
+        value = self.decoded_row(row, data)
+        return {name: index.entry_of(value, row) for name, index in self.indexes.items()}
 
     def decoded_row(self, row: bytes, data: bytes) -> V:
         """As `decoded`, of a packed key."""
         try:
             return self.values.decode(data)
-        except (ValueError, TypeError):
+        except UNFIT:
             return self.decoded(data, self.keys.unpack(row))
 
     def catalogue_of(self, data: bytes | None) -> Catalogue:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
-from pydantic import BaseModel
+from msgspec.inspect import CustomType, Field, Type, type_info
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
 
 from slate_async.database.maps.key_codec import shown
 from slate_async.errors import InvalidError
@@ -38,47 +43,25 @@ class PlainBytes:
         return data
 
 
-class PydanticJson(Generic[V]):
-    """Objects of a pydantic model, as JSON."""
+class CheckedJson(Generic[V]):
+    """Values as JSON. What is encoded is decoded and compared, so whatever is stored can be read as an equal value."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._to_json = model.__pydantic_serializer__.to_json
-        self._from_json = model.__pydantic_validator__.validate_json
+    def __init__(self, kind: object, to_json: Callable[[V], bytes], from_json: Callable[[bytes], V]) -> None:
+        self._kind, self._to_json = kind, to_json
+        self.decode = from_json
 
-    def encode(self, value: V) -> bytes:
-        """See `ValueCodec`."""
-        if not isinstance(value, self._model):
-            raise TypeError(f"a value is {self._model.__name__}, not {type(value).__name__}")
-        made: bytes = self._to_json(value)
-        return made
-
-    def decode(self, data: bytes) -> V:
-        """See `ValueCodec`."""
-        made: V = self._from_json(data)
-        return made
-
-
-class MsgspecJson(Generic[V]):
-    """Whatever msgspec knows: structs, dataclasses, typed dicts, and JSON itself."""
-
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-        self._class = kind if isinstance(kind, type) and kind is not object else None
-        self._encoder, self._decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Any if kind is object else kind)
+    decode: Callable[[bytes], V]
+    """See `ValueCodec`."""
 
     def encode(self, value: V) -> bytes:
         """See `ValueCodec`."""
-        if self._class is None:
-            msgspec.convert(value, self._kind if self._kind is not object else Any, from_attributes=False)
-        elif not isinstance(value, self._class):
-            raise TypeError(f"a value is {self._class.__name__}, not {type(value).__name__}")
-        return self._encoder.encode(value)
-
-    def decode(self, data: bytes) -> V:
-        """See `ValueCodec`."""
-        made: V = self._decoder.decode(data)
-        return made
+        data = self._to_json(value)
+        found = self.decode(data)
+        if found == value or same(found, value):
+            return data
+        raise TypeError(
+            f"a value of this map is {shown(self._kind)}, and this {type(value).__name__} would not be read as it is"
+        )
 
 
 def value_codec(kind: type[V] | ValueCodec[V]) -> ValueCodec[V]:
@@ -86,11 +69,75 @@ def value_codec(kind: type[V] | ValueCodec[V]) -> ValueCodec[V]:
     none."""
     if kind is bytes:
         return PlainBytes()  # type: ignore[return-value]
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return PydanticJson(kind)
     if not isinstance(kind, type) and hasattr(kind, "encode") and hasattr(kind, "decode"):
         return kind
     try:
-        return MsgspecJson(kind)
-    except TypeError as error:
-        raise InvalidError(f"values of a map cannot be {shown(kind)}: {error}") from error
+        return _by_pydantic(kind) if _names_pydantic(kind) else _by_msgspec(kind) or _by_pydantic(kind)
+    except (TypeError, NameError, PydanticUserError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidError(f"values of a map cannot be {shown(kind)}: {reason}") from error
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, or have one class and the same parts: what has no ``==`` of its own, and NaN."""
+    if one == other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return one != one and other != other
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(part, other[key]) for key, part in one.items())
+    names = _parts(one)
+    return bool(names) and all(same(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _parts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, BaseModel):
+        return ("__dict__", "__pydantic_extra__", "__pydantic_private__")
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    return tuple(field.name for field in fields(value)) if is_dataclass(value) else ()
+
+
+def _by_pydantic(kind: Any) -> CheckedJson[Any]:
+    """Fields have their own names: models may be read by other aliases than they are written by."""
+    adapter = TypeAdapter[Any](kind)
+    return CheckedJson(
+        kind,
+        partial(adapter.serializer.to_json, by_alias=False, round_trip=True, warnings=False),
+        partial(adapter.validator.validate_json, by_alias=False, by_name=True),
+    )
+
+
+def _by_msgspec(kind: Any) -> CheckedJson[Any] | None:
+    """``None`` if something in ``kind`` is a class that msgspec does not know."""
+    found: Any = Any if kind is object else kind
+    decoder = msgspec.json.Decoder(found)
+    return None if _has_other(type_info(found)) else CheckedJson(kind, msgspec.json.Encoder().encode, decoder.decode)
+
+
+def _has_other(info: object) -> bool:
+    todo, seen = [info], set[int]()
+    while todo:
+        found = todo.pop()
+        if isinstance(found, list | tuple):
+            todo += found
+        elif isinstance(found, Type | Field) and id(found) not in seen:
+            seen.add(id(found))
+            kind = getattr(found, "cls", None)
+            if _is_pydantic(kind) or (isinstance(found, CustomType) and kind is not object):
+                return True
+            todo += [getattr(found, name) for name in found.__struct_fields__]
+    return False
+
+
+def _names_pydantic(kind: object) -> bool:
+    return _is_pydantic(kind) or any(map(_names_pydantic, get_args(kind)))
+
+
+def _is_pydantic(kind: object) -> bool:
+    """Whether it is a model, or a dataclass of pydantic's."""
+    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")

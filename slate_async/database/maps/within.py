@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from slate_async.arguments import Duration, life_ms
-from slate_async.database.maps.indexed_rows import Entries, IndexedRows, entries_of
+from slate_async.database.maps.indexed_rows import IndexedRows
 from slate_async.database.maps.map_type import MapType
 from slate_async.database.maps.reads import MapReads
 from slate_async.database.maps.rows import RowReads, SourceRows, TransactionRows, one_point
@@ -82,7 +82,7 @@ class MapTransaction(MapReads[K, V]):
         key is there."""
         kind = self._kind
         row, data = kind.keys.pack(key), kind.encoded(value)
-        entries = self._writes.entries_of(value, row)
+        entries = kind.entries(row, data)
         if ttl is not None:
             life_ms(ttl)
         if if_absent and await self._writes.get(row) is not None:
@@ -133,7 +133,7 @@ class MapBatch(Generic[K, V]):
         """Set ``key``."""
         kind = self._kind
         row, data = kind.keys.pack(key), kind.encoded(value)
-        entries: Entries = entries_of(kind.indexes, value, row)
+        entries = kind.entries(row, data)
         if ttl is not None:
             life_ms(ttl)
 
