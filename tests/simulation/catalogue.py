@@ -9,6 +9,7 @@ from tests.simulation.rules.map_table import MAP_SWITCHES
 from tests.simulation.rules.merge_table import MERGE_SWITCHES
 from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
 from tests.simulation.rules.place_table import PLACE_SWITCHES
+from tests.simulation.rules.range_table import RANGE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
 from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
@@ -31,6 +32,7 @@ from tests.simulation.scenarios.merges import MERGES
 from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
+from tests.simulation.scenarios.ranges import RANGES
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
@@ -50,6 +52,7 @@ ENGINE_SWITCHES = (
     *WATCH_SWITCHES,
     *MAP_SWITCHES,
     *MERGE_SWITCHES,
+    *RANGE_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
 ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
@@ -72,6 +75,7 @@ _ALL = (
     *TRANSACTIONS,
     READ_BEFORE_A_LOSS,
     *MERGES,
+    *RANGES,
     *WATCHES,
     *MAPS,
     DUEL,

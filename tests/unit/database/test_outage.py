@@ -310,3 +310,35 @@ async def test_on_outage_close() -> None:
     with pytest.raises(slate.ClosedError):
         await db.wait_closed()
     await db.close()
+
+
+async def test_what_a_range_delete_hid_is_back_when_it_is_undone() -> None:
+    store = outages()
+    async with open_db(store, flush_parallelism=1, flush_interval_ms=0, **SHORT) as db:
+        for key in (b"a", b"b", b"c"):
+            await db.put(key, b"1")
+        await db.delete_range(b"c", b"d")
+        left = {b"a": b"1", b"b": b"1"}
+        store.down = True
+        (sent,) = starts(db.delete_range(b"a", b"b"))
+        await until(lambda: db.status().flushes_in_flight == 1, "the first object to be sent")
+        (unsent,) = starts(db.delete_range(None, None))
+        await until(lambda: db.status().last_seq == 6, "it to be applied")
+        snapshot = db.snapshot()
+        assert await contents(db) == {}
+        assert await snapshot.get_many([b"a", b"b"]) == [None, None]
+        assert await failed(unsent) == "not_applied"
+        assert {key: value async for key, value in snapshot.scan()} == {b"b": b"1"}
+        assert await failed(sent) == "unknown"
+        store.down = False
+        await back(db)
+        assert await contents(db) == left
+        assert {key: value async for key, value in snapshot.scan()} == left
+        assert await snapshot.get_many([b"a", b"b", b"c"]) == [b"1", b"1", None]
+        assert [await snapshot.get(key) for key in (b"a", b"c")] == [b"1", None]
+        await db.delete_range(b"b", None)
+        assert await contents(db) == {b"a": b"1"}
+        assert {key: value async for key, value in snapshot.scan()} == left
+        snapshot.close()
+    async with open_db(store) as again:
+        assert await contents(again) == {b"a": b"1"}
