@@ -21,11 +21,15 @@ from slate_async.storage.format.filter import build_filter, decode_filter, key_h
 from slate_async.storage.format.heartbeat import Beat, Sent, decode_beat, encode_beat
 from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
+from slate_async.types import DELETE, NO_END
 from tests.support.rows import DATABASE, OBJECT, R, columns_of, rows_of, sample_rows, sst_of
 from tests.unit.storage.format.test_sst import read_all
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 COMPRESSIBLE = [R(b"key-%03d" % i, b"value" * 20, 100 + i, i % 2) for i in range(50)]
+
+RANGES = [R(b"a", b"1", 7), R(b"a", b"c", 8, DELETE), R(b"p", NO_END, 9, DELETE)]
+"""A put, and two rows that delete a range of keys: the second one has no end."""
 
 
 def segment(rows: list[R], compression: str) -> bytes:
@@ -60,6 +64,7 @@ EXACT = {
     "filter.bin": lambda: build_filter(key_hashes(columns_of(sample_rows()).keys), 10),
     "filter-exact.bin": filter_of_exact_size,
     "segment-none.bin": lambda: segment(sample_rows(), "none"),
+    "segment-range-deletes.bin": lambda: segment(RANGES, "none"),
     "sst-none.bin": lambda: sst(sample_rows(), "none"),
 }
 READABLE = {
@@ -87,6 +92,7 @@ def test_the_same_input_gives_the_same_bytes(name: str) -> None:
 def test_pinned_bytes_are_read(name: str) -> None:
     data = golden(name)
     rows = sample_rows() if name in EXACT else COMPRESSIBLE
+    rows = RANGES if name == "segment-range-deletes.bin" else rows
     if name.startswith("block"):
         assert rows_of(decode_block(data, object_name=name)) == rows
     elif name.startswith("segment"):
