@@ -31,6 +31,8 @@ SIGN = 1 << 63
 EXPONENTS = 1 << 31
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 INVERTED = bytes(range(255, -1, -1))
 END = b"\xff"
 """Above whatever may follow a part: no part begins with it."""
@@ -42,7 +44,8 @@ def pack(*parts: KeyPart) -> bytes:
 
     Keys of the same kinds of parts sort as the tuples of their parts do; ``None`` comes first, NaN last. Equal parts
     of one kind make equal keys: so do 0.0 and -0.0, ``Decimal("1")`` and ``Decimal("1.0")``. Raises `InvalidError` for
-    anything else, for integers of more than 255 bytes, and for tuples more than 16 deep."""
+    anything else, for integers of more than 255 bytes, for times out of the years 1 to 9999 in UTC, and for tuples more
+    than 16 deep."""
     try:
         return b"".join([ENCODERS[type(part)](part) for part in parts])
     except KeyError:
@@ -124,7 +127,10 @@ def _encoded_float(number: float) -> bytes:
 def _encoded_time(part: datetime) -> bytes:
     if part.utcoffset() is None:
         raise InvalidError(f"a datetime in a key has a time zone; {part!r} has none")
-    return bytes([TIME]) + ((part - EPOCH) // MICROSECOND + SIGN).to_bytes(8, "big")
+    number = (part - EPOCH) // MICROSECOND
+    if not EARLIEST <= number <= LATEST:
+        raise InvalidError(f"a datetime in a key is of the years 1 to 9999 in UTC, not {part!r}")
+    return bytes([TIME]) + (number + SIGN).to_bytes(8, "big")
 
 
 def _encoded_decimal(part: Decimal) -> bytes:
@@ -245,6 +251,8 @@ def _decoded_float(found: bytes) -> float:
     number = int.from_bytes(found, "big")
     bits = number ^ SIGN if number & SIGN else number ^ (2 * SIGN - 1)
     made: float = struct.unpack(">d", bits.to_bytes(8, "big"))[0]
+    if _encoded_float(made)[1:] != found:
+        raise ValueError("one number has one key")
     return made
 
 

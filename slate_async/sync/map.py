@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
 from slate_async.arguments import Duration
@@ -73,7 +73,7 @@ class MapReads(Generic[K, V]):
         """The value of ``key``, or ``None``."""
         return self._loop.run(self._seen.get, key, durable=durable)
 
-    def get_many(self, keys: Sequence[K], *, durable: bool = False) -> list[V | None]:
+    def get_many(self, keys: Iterable[K], *, durable: bool = False) -> list[V | None]:
         """The values of ``keys`` in their order, all of one read point."""
         return self._loop.run(self._seen.get_many, keys, durable=durable)
 

@@ -79,7 +79,8 @@ class Building(Generic[V]):
         async with aclosing(Transaction.scan(tx, start, prefix + END)) as scan:
             async for key, value in scan:
                 taken, nbytes, last = taken + 1, nbytes + len(value), key[len(prefix) :]
-                await writes.add(index, last, kind.decoded_row(last, value), await _life_s(tx, key))
+                decoded = kind.decoded_row(last, value, "not_applied")
+                await writes.add(index, last, decoded, await _life_s(tx, key))
                 if taken == STEP_ROWS or nbytes >= STEP_BYTES:
                     Transaction.put(tx, index.progress, last, ttl=FOREVER)
                     return taken, True

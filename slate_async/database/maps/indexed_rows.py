@@ -115,7 +115,7 @@ class IndexedRows(Generic[V]):
         old = await self.get(row)
         if old is None:
             return []
-        value = kind.decoded_row(row, old)
+        value = kind.decoded_row(row, old, "not_applied")
         outdated: list[bytes] = []
         for name, index in kind.indexes.items():
             entry = index.entry_of(value, row)
@@ -132,6 +132,6 @@ class IndexedRows(Generic[V]):
             return
         kind = self._kind
         data = await self.get(holder)
-        if data is not None and index.entry_of(kind.decoded_row(holder, data), holder) == entry:
+        if data is not None and index.entry_of(kind.decoded_row(holder, data, "not_applied"), holder) == entry:
             key = kind.keys.unpack(holder)
             raise UniqueError(kind.name, index.name, index.parts_of(entry), key, entry)

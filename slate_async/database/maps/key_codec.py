@@ -41,6 +41,14 @@ class KeyCodec(Generic[K]):
             self._check(parts, key)
         return pack(*parts)
 
+    def pack_to_write(self, key: K) -> bytes:
+        """As `pack`, for a write: its errors say that nothing was applied."""
+        try:
+            return self.pack(key)
+        except InvalidError as error:
+            error.outcome = "not_applied"
+            raise
+
     def unpack(self, key: bytes) -> K:
         """The key of stored bytes. Raises `InvalidError` if they are of another type."""
         parts = unpack(key)
@@ -64,7 +72,7 @@ class KeyCodec(Generic[K]):
                 raise self._wrong(key)
 
     def _wrong(self, key: object) -> InvalidError:
-        return InvalidError(f"a key of this map is {self.shown}, not {key!r}", outcome="not_applied")
+        return InvalidError(f"a key of this map is {self.shown}, not {key!r}")
 
 
 def fits(kind: Any) -> Fits:

@@ -81,7 +81,7 @@ class Map(MapReads[K, V]):
             life_ms(default_ttl)
         self._home = home
         self._writes = home.writes
-        self._pack, self._encode = kind.keys.pack, kind.values.encode
+        self._pack, self._encode = kind.keys.pack_to_write, kind.values.encode
         self._rows = SourceRows(home.reads)
         self._default_ttl = default_ttl
         self._building: Building[V] = Building(kind, home.transact)
@@ -149,7 +149,7 @@ class Map(MapReads[K, V]):
     async def delete(self, key: K, *, await_durable: bool = True) -> WriteHandle:
         """Remove ``key``; no error if it is not there."""
         kind = self._kind
-        row = kind.keys.pack(key)
+        row = kind.keys.pack_to_write(key)
         if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
             return (await self._in_transaction(lambda rows: rows.delete(row), await_durable))[0]
         with self._plain:
@@ -168,7 +168,7 @@ class Map(MapReads[K, V]):
         kind = self._kind
         if not callable(function):
             raise InvalidError(f"update takes a function, not {type(function).__name__}", outcome="not_applied")
-        row = kind.keys.pack(key)
+        row = kind.keys.pack_to_write(key)
         if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
             return await self._update_indexed(row, key, function, ttl, await_durable)
         made: V | None = None
@@ -179,7 +179,7 @@ class Map(MapReads[K, V]):
             try:
                 value = None if data is None else decode(data)
             except UNFIT:
-                value = None if data is None else kind.decoded(data, key)  # which says what is wrong
+                value = None if data is None else kind.decoded(data, key, "not_applied")  # which says what is wrong
             made = function(value)
             try:
                 return None if made is None else encode(made)
@@ -206,7 +206,7 @@ class Map(MapReads[K, V]):
     ) -> V | None:
         async def update(rows: IndexedRows[V]) -> V | None:
             data = await rows.get(row)
-            made = function(None if data is None else self._kind.decoded(data, key))
+            made = function(None if data is None else self._kind.decoded(data, key, "not_applied"))
             if made is not None:
                 encoded = self._kind.encoded(made)
                 await rows.put(row, encoded, self._kind.entries(row, encoded), ttl)
@@ -220,7 +220,7 @@ class Map(MapReads[K, V]):
         """Let the row of ``key`` live for ``ttl`` from now on, or for the default; whether it is there. As
         `Db.touch`."""
         kind, home = self._kind, self._home
-        row, life = kind.keys.pack(key), self._default_ttl if ttl is None else ttl
+        row, life = kind.keys.pack_to_write(key), self._default_ttl if ttl is None else ttl
         if not kind.indexes and (self._plain.allowed or await self._may_write_plainly()):
             with self._plain:
                 touched = await home.writes.touch(kind.layout.rows + row, ttl=life, await_durable=await_durable)

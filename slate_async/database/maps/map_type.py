@@ -13,7 +13,7 @@ from slate_async.database.maps.index import Index, IndexEntries, entries_of
 from slate_async.database.maps.key_codec import KeyCodec
 from slate_async.database.maps.layout import MapLayout, layout_of
 from slate_async.database.maps.value_codec import ValueCodec, value_codec
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, Outcome
 from slate_async.types import MAX_KEY_BYTES
 
 K = TypeVar("K")
@@ -39,26 +39,27 @@ class MapType(Generic[K, V]):
         except UNFIT as error:
             raise InvalidError(f"map {self.name!r} cannot store the value: {error}", outcome="not_applied") from error
 
-    def decoded(self, data: bytes, key: object) -> V:
+    def decoded(self, data: bytes, key: object, outcome: Outcome | None = None) -> V:
         """The value of the row ``key``. Raises `InvalidError` if it is of another type."""
         try:
             return self.values.decode(data)
         except UNFIT as error:
-            raise InvalidError(f"row {key!r} of map {self.name!r} has a value of another type: {error}") from error
+            reason = f"row {key!r} of map {self.name!r} has a value of another type: {error}"
+            raise InvalidError(reason, outcome=outcome) from error
 
     def entries(self, row: bytes, data: bytes) -> dict[str, bytes | None]:
         """What each index has of a row: of its value as it will be read."""
         if not self.indexes:
             return {}
-        value = self.decoded_row(row, data)
+        value = self.decoded_row(row, data, "not_applied")
         return {name: index.entry_of(value, row) for name, index in self.indexes.items()}
 
-    def decoded_row(self, row: bytes, data: bytes) -> V:
+    def decoded_row(self, row: bytes, data: bytes, outcome: Outcome | None = None) -> V:
         """As `decoded`, of a packed key."""
         try:
             return self.values.decode(data)
         except UNFIT:
-            return self.decoded(data, self.keys.unpack(row))
+            return self.decoded(data, self.keys.unpack(row), outcome)
 
     def catalogue_of(self, data: bytes | None) -> Catalogue:
         """What ``data`` says of its indexes."""

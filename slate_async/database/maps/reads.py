@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
@@ -47,11 +47,14 @@ class MapReads(Generic[K, V]):
         found = await self._rows.get(stored, durable)
         return None if found is None else self._kind.decoded(found, key)
 
-    async def get_many(self, keys: Sequence[K], *, durable: bool = False) -> list[V | None]:
+    async def get_many(self, keys: Iterable[K], *, durable: bool = False) -> list[V | None]:
         """The values of ``keys`` in their order, all of one read point."""
         kind = self._kind
-        found = await self._rows.get_many([kind.row_key(key) for key in keys], durable)
-        return [None if data is None else kind.decoded(data, key) for data, key in zip(found, keys, strict=True)]
+        if not isinstance(keys, Iterable):
+            raise InvalidError(f"get_many takes keys, not {type(keys).__name__}")
+        own = list(keys)
+        found = await self._rows.get_many([kind.row_key(key) for key in own], durable)
+        return [None if data is None else kind.decoded(data, key) for data, key in zip(found, own, strict=True)]
 
     async def page(
         self,

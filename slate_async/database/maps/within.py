@@ -81,7 +81,7 @@ class MapTransaction(MapReads[K, V]):
         """Set ``key`` when the transaction commits. Raises `UniqueError`, and with ``if_absent`` `ConflictError` if the
         key is there."""
         kind = self._kind
-        row, data = kind.keys.pack(key), kind.encoded(value)
+        row, data = kind.keys.pack_to_write(key), kind.encoded(value)
         entries = kind.entries(row, data)
         if ttl is not None:
             life_ms(ttl)
@@ -91,14 +91,16 @@ class MapTransaction(MapReads[K, V]):
 
     async def delete(self, key: K) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
-        await self._writes.delete(self._keys.pack(key))
+        await self._writes.delete(self._keys.pack_to_write(key))
 
     async def update(
         self, key: K, function: Callable[[V | None], V | None], *, ttl: Duration | None = None
     ) -> V | None:
         """Set ``key`` to what ``function`` makes of its value when the transaction commits; ``None`` deletes it.
         Returns what it made."""
-        made = function(await self.get(key))
+        row = self._keys.pack_to_write(key)
+        data = await self._rows.get(self._prefix + row, False)
+        made = function(None if data is None else self._kind.decoded(data, key, "not_applied"))
         if made is None:
             await self.delete(key)
         else:
@@ -132,7 +134,7 @@ class MapBatch(Generic[K, V]):
     def put(self, key: K, value: V, *, ttl: Duration | None = None) -> None:
         """Set ``key``."""
         kind = self._kind
-        row, data = kind.keys.pack(key), kind.encoded(value)
+        row, data = kind.keys.pack_to_write(key), kind.encoded(value)
         entries = kind.entries(row, data)
         if ttl is not None:
             life_ms(ttl)
@@ -144,7 +146,7 @@ class MapBatch(Generic[K, V]):
 
     def delete(self, key: K) -> None:
         """Remove ``key``; no error if it is not there."""
-        row = self._kind.keys.pack(key)
+        row = self._kind.keys.pack_to_write(key)
 
         async def step(tx: object) -> None:
             await self._rows(tx).delete(row)

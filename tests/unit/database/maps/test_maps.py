@@ -196,6 +196,53 @@ async def test_keys_are_checked(kind: Any, good: Any, bad: list[Any]) -> None:
         assert await found.get(good) == b"1"
 
 
+async def test_many_keys_come_from_anywhere() -> None:
+    async with open_db(memory_store()) as db:
+        found = db.map("m", key=int, value=bytes)
+        await found.put(1, b"1")
+        assert await found.get_many(key for key in (1, 2)) == [b"1", None]
+        async with db.transaction() as tx:
+            assert await found.within(tx).get_many(iter([2, 1])) == [None, b"1"]
+        with pytest.raises(slate.InvalidError, match="get_many takes keys, not NoneType"):
+            await found.get_many(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [(int, "a"), (datetime, datetime(2026, 1, 1)), (str, "\ud800"), (int, 256**255)],  # noqa: DTZ001 - refused
+)
+async def test_refused_keys_say_of_writes_that_nothing_was_applied(kind: Any, key: Any) -> None:
+    async with open_db(memory_store()) as db:
+        found = db.map("m", key=kind, value=bytes)
+        async with db.transaction() as tx:
+            within, batch = found.within(tx), found.within(slate.WriteBatch())
+            writes: list[Callable[[], Any]] = [
+                lambda: found.put(key, b""), lambda: found.delete(key), lambda: found.update(key, lambda _: b""),
+                lambda: found.touch(key, ttl=5), lambda: within.put(key, b""), lambda: within.delete(key),
+                lambda: within.update(key, lambda _: b""), lambda: batch.put(key, b""), lambda: batch.delete(key),
+            ]  # fmt: skip
+            for calls, outcome in (
+                (writes, "not_applied"),
+                ([lambda: found.get(key), lambda: found.get_many([key]), lambda: found.page(prefix=(key,))], None),
+            ):
+                for call in calls:
+                    with pytest.raises(slate.InvalidError) as caught:
+                        await call()
+                    assert caught.value.outcome == outcome
+
+
+async def test_an_update_of_a_row_of_another_type_says_that_nothing_was_applied() -> None:
+    async with open_db(memory_store()) as db:
+        await db.map("m", key=int, value=bytes).put(1, b"no JSON")
+        found = db.map("m", key=int, value=Model)
+        with pytest.raises(slate.InvalidError, match="of another type") as caught:
+            await found.update(1, lambda now: now)
+        assert caught.value.outcome == "not_applied"
+        with pytest.raises(slate.InvalidError, match="of another type") as caught:
+            await found.get(1)
+        assert caught.value.outcome is None
+
+
 async def test_bad_input_is_refused_and_nothing_is_applied() -> None:
     async with open_db(memory_store()) as db:
         found = db.map("m", key=int, value=Model)
