@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from metastores.factories import PutIfAbsentFactory
@@ -16,6 +16,7 @@ from slate_async.collections.life_stores import LifeStores
 from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.writer.writer import Writer, open_writer
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Clock
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings.collections import CollectionSettings
@@ -50,10 +51,15 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    store: ObjectStore, appends: Appends = Appends.DEFINITE, settings: CollectionSettings | None = None
+    store: ObjectStore,
+    appends: Appends = Appends.DEFINITE,
+    settings: CollectionSettings | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Bench]:
     """The collection that ``store`` holds, as one more process has it. The store stays open."""
     runtime = system_runtime()
+    if clock is not None:
+        runtime = replace(runtime, clock=clock)
     supervisor = Supervisor("bench", lambda cause: None)
     stores = LifeStores.of(
         store,

@@ -12,6 +12,8 @@ import pyarrow as pa
 from slate_async.collections.codec.version import encode_version
 from slate_async.collections.controller.controller import Controller
 from slate_async.collections.controller.tasks import LOOK_POLLS
+from slate_async.runtime.system import SystemClock
+from slate_async.settings.collections import CollectionSettings
 from tests.benchmarks.collections.columns import SCHEMA
 from tests.benchmarks.collections.lake import Bench, bench
 from tests.benchmarks.family import Family
@@ -33,11 +35,13 @@ BOUNDED = 5_000
 VERSION, REWRITTEN, REQUESTS = "largest version", "rows rewritten per row", "requests of the controller per append"
 NEAR = "requests of a controller beside the writer, per append"
 SMALL = "rows rewritten per row, since keeps up, 5,000 different data"
-IDLE, IDLE_WRITES = "idle, requests a poll", "idle, writes a poll"
+IDLE, IDLE_WRITES = "idle, requests a poll_interval_ms", "idle, writes a poll_interval_ms"
 BOUND = "bound"
 FEWEST = "GET, list, 2 PUTs, boundary"
 UNITS = {VERSION: "bytes", REWRITTEN: "", REQUESTS: ""}
-IDLE_POLLS = 20
+HURRY = 200
+IDLE_AFTER_S, IDLE_S = 120.0, 1200.0
+"""By the hurried clock: after its claim and the garbage of the one before; how long it is watched."""
 
 
 def name_of(measure: str, count: int) -> str:
@@ -103,22 +107,38 @@ async def measure(turn: Turn, count: int) -> dict[str, float]:
             shares[measure] = found / bound
         turn.record(name_of(REQUESTS, count), FEWEST, 1 + LISTING_ETC / TOGETHER, "")
         if count == turn.plan.choose(TINY, SIZES[2], SIZES[3]):
-            await idle(turn, lake, store, controller)
+            await idle(turn, store, controller)
     return shares
 
 
-async def idle(turn: Turn, lake: Bench, store: SlowStore, controller: Controller) -> None:
-    """What a collection at rest costs in rounds, of which each begins with a look at the head."""
+class HurriedClock(SystemClock):
+    """One on which `HURRY` seconds pass in a second."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() * HURRY
+
+    def monotonic(self) -> float:
+        return super().monotonic() * HURRY
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds / HURRY)
+
+
+async def idle(turn: Turn, store: SlowStore, controller: Controller) -> None:
+    """What a controller by itself asks of a collection at rest: looks for appends, at holds, for garbage."""
     await controller.settle()
-    store.forget()
-    for _ in range(IDLE_POLLS):
-        await lake.stores.versions.poll()
-    looks = sum(store.counts.values()) / IDLE_POLLS
-    store.forget()
-    report = await controller.round()
-    require(not report.changed, OURS, "a round at rest")
-    turn.record(IDLE, OURS, looks, "")
-    turn.record(IDLE_WRITES, OURS, store.counts["put"] + store.counts["delete"], "")
+    clock = HurriedClock()
+    settings = CollectionSettings()
+    async with bench(store, settings=settings, clock=clock) as lake:
+        await lake.controller(background=True)
+        await clock.sleep(IDLE_AFTER_S)
+        store.forget()
+        began = clock.monotonic()
+        await clock.sleep(turn.plan.choose(60, IDLE_S, IDLE_S))
+        polls = (clock.monotonic() - began) * 1000 / settings.poll_interval_ms
+        found = Counter(store.counts)
+    turn.record(IDLE, OURS, sum(found.values()) / polls, "")
+    turn.record(IDLE_WRITES, OURS, (found["put"] + found["delete"]) / polls, "")
 
 
 async def bounded(turn: Turn) -> None:
