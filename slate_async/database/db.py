@@ -80,15 +80,14 @@ class Db(OpenDatabase[WriterReads]):
             fail=self._fail,
         )
         self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
-        self._driver = opened.driver
         self.checkpoints = Checkpoints(opened.driver, context.runtime, self._guard, self._log_extent)
         self._opened = opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
-        self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
-        (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
+        limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
+        self._max_key_bytes, self._max_value_bytes = limits
         self._default_life_ms = opened.settings.default_ttl_ms
         self._transact = Transact(
-            TransactionSpace(self._reads, self._guard, self._limits, context.runtime, self._default_life_ms)
+            TransactionSpace(self._reads, self._guard, limits, context.runtime, self._default_life_ms)
         )
         self._updates = WriterUpdates(opened.writer)
         self._feeds = Feeds(
@@ -128,6 +127,10 @@ class Db(OpenDatabase[WriterReads]):
         writer.start(host)
         writer.tasks.spawn("compactor", compactor.run())
         self._garbage.start(writer.tasks)
+
+    @property
+    def _limits(self) -> RowLimits:
+        return self._transact.space.limits
 
     # ---- writes
 
@@ -438,7 +441,7 @@ class Db(OpenDatabase[WriterReads]):
             **(self._compaction.stats.metrics() | self._garbage.stats.metrics()),
             **self._feed_metrics(),
             **self._watches.metrics(),
-            **shared_counters(self._context, self._driver, self._register),
+            **shared_counters(self._context, self._opened.driver, self._opened.register),
         }
 
     # ---- outages: see `Reopening`
@@ -487,7 +490,7 @@ class Db(OpenDatabase[WriterReads]):
         return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_unreported else None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        return metadata_closers(self._driver, self._register)
+        return metadata_closers(self._opened.driver, self._opened.register)
 
     def _closed_failure(self, outcome: Outcome | None = None) -> SlateError:
         return closed_failure(self._name, self._cause, outcome)

@@ -17,8 +17,8 @@ LATE = ["slate_async", "slate_async.spark"]
 HEAVY = {"anyio", "asyncio", "metastores", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
 
 
-PACKAGES = {"collections", "sync"}
-"""Given as packages, not by name."""
+PACKAGES = {"collections", "keys", "sync"}
+"""Given whole, not name by name."""
 
 
 def declared(package: str) -> dict[str, str]:

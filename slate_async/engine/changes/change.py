@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import binary_scalar, mask_array, mask_of, number_array, numbers_of
+from slate_async.codec.arrays import binary_array, binary_scalar, mask_array, mask_of, number_array, numbers_of
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.storage.format.ordering import Mask
@@ -31,7 +31,7 @@ CHANGE_SCHEMA = pa.schema(
 )
 _TIME = pa.timestamp("ms", "UTC")
 OPS: tuple[Op, ...] = get_args(Op)
-_OPS = pa.array(OPS, pa.string())
+_OPS = binary_array([op.encode() for op in OPS], pa.string())
 
 
 class Change(NamedTuple):

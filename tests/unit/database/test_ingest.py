@@ -142,7 +142,7 @@ async def test_a_driver_learns_only_what_the_writers_own_reads_show(
 
         monkeypatch.setattr(db._writer.pins, "pin", late)
         await db.confirm()
-        await until(lambda: db._driver.head is not None and db._driver.head.ingest_seq > 0, "the edit")
+        await until(lambda: db._opened.driver.head is not None and db._opened.driver.head.ingest_seq > 0, "the edit")
         assert await db.get(b"a") is None
         assert (await job.info()).state == "pending"
         heard.set()
@@ -152,14 +152,14 @@ async def test_a_driver_learns_only_what_the_writers_own_reads_show(
 
 async def test_telling_is_tried_again(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_db(store) as db, open_job(store) as job:
-        commit, failures = db._driver.commit, [slate.UnavailableError("no answer")]
+        commit, failures = db._opened.driver.commit, [slate.UnavailableError("no answer")]
 
         async def failing(edit: Any) -> Any:
             if isinstance(edit, ShowIngests) and failures:
                 raise failures.pop()
             return await commit(edit)
 
-        monkeypatch.setattr(db._driver, "commit", failing)
+        monkeypatch.setattr(db._opened.driver, "commit", failing)
         monkeypatch.setattr("slate_async.engine.write.ingest_applier.REPORT_AGAIN_S", 0.001)
         await job.write([table({"a": "1"})])
         await job.commit(wait=False)

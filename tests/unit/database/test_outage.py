@@ -163,8 +163,8 @@ async def test_a_claim_whose_answer_was_lost_is_its_own(kind: Kind) -> None:
             return key.startswith(("manifest/", "log/"))
 
         def newest() -> int:
-            assert db._driver.head is not None
-            return db._driver.head.version
+            assert db._opened.driver.head is not None
+            return db._opened.driver.head.version
 
         for _ in range(3):  # goes away again in the middle of it
             store.down = False

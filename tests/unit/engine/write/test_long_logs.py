@@ -320,7 +320,7 @@ class RaiseFloor:
 async def test_a_flush_begun_below_the_floor_is_redone_above_it() -> None:
     async with open_db(memory_store()) as db:  # polls far too seldom to notice
         await db.put(b"a", b"1")
-        state = await db._driver.commit(RaiseFloor())
+        state = await db._opened.driver.commit(RaiseFloor())
         assert db.status().manifest_version < state.sst_floor
         await db.flush(l0=True)
         assert (await db.get(b"a"), db.status().l0_ssts) == (b"1", 1)
