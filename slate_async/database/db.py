@@ -72,12 +72,7 @@ class Db(OpenDatabase[WriterReads]):
         context, supervisor = resources.context, resources.supervisor
         self._reopening = Reopening(context, supervisor, {opened.writer.state.manifest.writer_token: None})
         self._head = HeadPolling(
-            opened.writer,
-            opened.driver,
-            self._reopening,
-            resources.polls,
-            self._guard,
-            fail=self._fail,
+            opened.writer, opened.driver, self._reopening, resources.polls, self._guard, fail=self._fail
         )
         self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
         self.checkpoints = Checkpoints(opened.driver, context.runtime, self._guard, self._log_extent)
@@ -86,9 +81,8 @@ class Db(OpenDatabase[WriterReads]):
         limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         self._max_key_bytes, self._max_value_bytes = limits
         self._default_life_ms = opened.settings.default_ttl_ms
-        self._transact = Transact(
-            TransactionSpace(self._reads, self._guard, limits, context.runtime, self._default_life_ms)
-        )
+        space = TransactionSpace(self._reads, self._guard, limits, context.runtime, self._default_life_ms)
+        self._transact = Transact(space)
         self._updates = WriterUpdates(opened.writer)
         self._feeds = Feeds(
             context,
