@@ -46,6 +46,8 @@ class SharedFeed:
         self._clock = clock
         self._spawn = spawn
         self._sessions: dict[Session, None] = {}
+        self._compacted_seq = -1
+        """No subscription can begin here, where memory ended when that was tried; memory goes on keeping."""
         self._woken = asyncio.Event()
         self._yield_budget = YieldBudget(clock)
 
@@ -109,7 +111,7 @@ class SharedFeed:
                 if self._yield_budget.exhausted():
                     await self._yield_budget.yield_now()
             older = [watcher for watcher in self._alone() if self._needed(watcher)]
-            pressed = self._dispatcher.recent.pressed and len(older) < len(self._alone())
+            pressed = self._pressed and len(older) < len(self._alone())
             if not (pressed or older) or len(self._sessions) >= MAX_SESSIONS + pressed:
                 await self._woken.wait()
                 continue
@@ -142,9 +144,22 @@ class SharedFeed:
     def _needed(self, watcher: Watcher) -> bool:
         return watcher.place < self._dispatcher.recent.floor
 
+    @property
+    def _pressed(self) -> bool:
+        dispatcher = self._dispatcher
+        return dispatcher.recent.pressed and dispatcher.place.seq > self._compacted_seq
+
     async def _go_on_from_here(self) -> None:
-        """A session for those whom memory brought on until now: it begins where memory ends."""
-        retained = await self._opened(self._dispatcher.place.seq)
+        """A session for those whom memory brought on until now: it begins where memory ends.
+
+        A source may give what others may not ask for any more: a reader's feed is behind what is compacted. Then memory
+        keeps that, too, and a session begins further on."""
+        seq = self._dispatcher.place.seq
+        try:
+            retained = await self._opened(seq)
+        except NotFoundError:
+            self._compacted_seq = seq
+            return
         for watcher in self._alone():
             if not self._needed(watcher):
                 waited = watcher.first_queued is None
