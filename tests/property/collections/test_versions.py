@@ -71,7 +71,9 @@ class History:
         if step == "merge" and of.batches:
             start = self.random.randrange(len(of.batches))
             inputs = of.batches[start : start + self.random.randint(1, 3)]
-            bounds = spanning([batch.bounds for batch in inputs]).compacted(of.bound.meet(self.frontier()))
+            target = of.bound.meet(self.frontier())
+            target = of.since if target.is_done else target  # as `compaction_target`: only `Finalize` ends a collection
+            bounds = spanning([batch.bounds for batch in inputs]).compacted(target)
             rows = self.random.randint(0, sum(batch.rows for batch in inputs))
             output = self.batch(bounds, rows, sum(batch.diff_sum for batch in inputs))
             return ReplaceMerged(of.epoch, tuple(batch.name for batch in inputs), output)
