@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from slate_async.arguments import BytesLike, Duration
+from slate_async.arguments import Duration
 from slate_async.database import open_database as asynchronous
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
-from slate_async.engine.read.time_travel import TimeLike
-from slate_async.engine.watch.options import OnLag, WatchFrom
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
-from slate_async.sync.readable import Reads
-from slate_async.sync.snapshot import Snapshot
-from slate_async.sync.watch import Watch
+from slate_async.sync.history_reads import HistoryReads
 
 D = TypeVar("D", bound=asynchronous.OpenDatabase[Any])
 
 
-class OpenDatabase(Handle[D], Reads):
+class OpenDatabase(Handle[D], HistoryReads):
     """A database that is open, by its writer or by a reader."""
 
     def __init__(self, loop: LoopThread, database: D) -> None:
         super().__init__(loop, database)
-        self._reads = database
-
-    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
-        """A stable view of everything written so far (with ``durable``: acknowledged so far), of a reader of what it
-        shows now."""
-        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
-        return Snapshot(self._loop, snapshot)
-
-    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
-        """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""
-        return Snapshot(self._loop, self._loop.call(self._handle.as_of, seq=seq, time=time))
+        self._reads = self._history = database
 
     def changes(
         self,
@@ -61,15 +47,3 @@ class OpenDatabase(Handle[D], Reads):
             sort_spill_bytes=sort_spill_bytes,
         )
         return ChangeFeed(self._loop, feed)
-
-    def watch(
-        self,
-        *,
-        prefix: BytesLike | None = None,
-        from_seq: WatchFrom = "now",
-        initial: Initial = "error",
-        on_lag: OnLag = "feed",
-    ) -> Watch:
-        """Changes as they become durable, each once, in the order of sequence numbers."""
-        watch = self._loop.call(self._handle.watch, prefix=prefix, from_seq=from_seq, initial=initial, on_lag=on_lag)
-        return Watch(self._loop, watch)
