@@ -56,10 +56,15 @@ def decode_columns(keys: pa.BinaryArray, schema: pa.Schema) -> list[pa.Array]:
     pattern = "".join(f"(?P<p{number}>{_pattern(field)})" for number, field in enumerate(schema))
     found = pc.extract_regex(keys, f"(?s)^{pattern}$")
     _refuse(pc.and_(pc.is_null(found), pc.is_valid(keys)), keys, schema)
+    parts = found.flatten()
     try:
-        return [_decoded(part, field.type) for part, field in zip(found.flatten(), schema, strict=True)]
+        columns = [_decoded(part, field.type) for part, field in zip(parts, schema, strict=True)]
     except pa.ArrowInvalid as error:
         raise InvalidError(f"parts of keys are not {_said(schema)}: {error}") from error
+    for part, column in zip(parts, columns, strict=True):
+        if pa.types.is_floating(column.type):  # one number has one key, and some have no 32 bits
+            _refuse(pc.not_equal(part, _encoded(column)), keys, schema)
+    return columns
 
 
 def _refuse(wrong: pa.BooleanArray, keys: pa.BinaryArray, schema: pa.Schema) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slate_async.codec.tuple_columns import decode_columns, encode_columns
@@ -77,6 +77,60 @@ def test_columns_make_the_same_bytes_and_come_back(table: tuple[list[pa.DataType
     padded = pa.concat_arrays([pa.array([b"?"], pa.binary()), keys]).slice(1)  # offsets that do not begin at 0
     assert [part.to_pylist() for part in decode_columns(padded, schema)] == [column.to_pylist() for column in columns]
     assert [unpack(key) for key in keys.to_pylist()] == as_stored
+
+
+def damaged(keys: list[bytes]) -> st.SearchStrategy[bytes]:
+    """A key in which some bytes are others, more or fewer."""
+    some = st.binary(max_size=3) | st.sampled_from([b"\0", b"\xff", b"\x7f" + b"\xff" * 7, b"\x21" + b"\xff" * 8])
+    return st.tuples(st.sampled_from(keys), st.integers(0, 40), st.integers(0, 9), some).map(
+        lambda drawn: drawn[0][: drawn[1]] + drawn[3] + drawn[0][drawn[1] + drawn[2] :]
+    )
+
+
+def fitting(kinds: list[pa.DataType], key: bytes) -> list[Any] | None:
+    """The parts of ``key`` as columns of ``kinds`` hold them, if they can."""
+    try:
+        parts = unpack(key)
+        columns = [pa.array([part], kind) for part, kind in zip(parts, kinds, strict=True)]
+    except (InvalidError, ValueError, TypeError, OverflowError):
+        return None
+    held = [column[0].as_py() for column in columns]
+    same = all(type(one) is type(part) for one, part in zip(held, parts, strict=True))
+    return held if same and pack(*held) == key else None
+
+
+KEYS_OF_TABLES = TABLES.flatmap(
+    lambda table: st.tuples(st.just(table[0]), damaged([pack(*row) for row in rows_in(columns_of(*table))]))
+)
+
+
+@given(KEYS_OF_TABLES)
+@example(([pa.float64()], bytes.fromhex("217fffffffffffffff")))
+@example(([pa.float64()], bytes.fromhex("21fff8000000000001")))
+@example(([pa.float32()], pack(0.1)))
+@example(([pa.string()], b"\x02\xed\xa0\x80\0"))
+def test_columns_refuse_what_single_keys_refuse(drawn: tuple[list[pa.DataType], bytes]) -> None:
+    kinds, key = drawn
+    schema = pa.schema([pa.field(f"c{at}", kind) for at, kind in enumerate(kinds)])
+    wanted = fitting(kinds, key)
+    if wanted is None:
+        with pytest.raises(InvalidError, match=r"parts"):
+            decode_columns(pa.array([key], pa.binary()), schema)
+    else:
+        found = [column[0].as_py() for column in decode_columns(pa.array([key], pa.binary()), schema)]
+        assert [pack(part) for part in found] == [pack(part) for part in wanted]  # as NaN is equal to nothing
+
+
+def test_numbers_have_one_key_in_columns_too() -> None:
+    for number in (-0.0, math.nan, 1e300, 0.1):
+        assert decode_columns(pa.array([pack(number)]), pa.schema([("a", pa.float64())]))[0].type == pa.float64()
+    refused = ["217fffffffffffffff", "21ffffffffffffffff", "210000000000000000", "21fff8000000000001"]
+    for key in map(bytes.fromhex, refused):
+        with pytest.raises(InvalidError, match="has not the parts a double"):
+            decode_columns(pa.array([None, pack(1.0), key], pa.binary()), pa.schema([("a", pa.float64())]))
+    for number in (1e300, 0.1):
+        with pytest.raises(InvalidError, match="has not the parts a float"):
+            decode_columns(pa.array([pack(number)]), pa.schema([("a", pa.float32())]))
 
 
 def test_bytes_are_those_of_foundationdb() -> None:
