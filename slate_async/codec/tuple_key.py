@@ -27,6 +27,7 @@ INT_BYTES = 8
 MOST_INT_BYTES = 255
 MOST_DEPTH = 16
 """So many tuples may lie in one another."""
+SMALL_TAGS = [bytes([ZERO + size]) for size in range(INT_BYTES + 1)]
 SIGN = 1 << 63
 EXPONENTS = 1 << 31
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,14 +107,15 @@ def _encoded_text(part: str) -> bytes:
 
 
 def _encoded_int(number: int) -> bytes:
-    size = (abs(number).bit_length() + 7) // 8
+    size = (number.bit_length() + 7) // 8
+    if number >= 0 and size <= INT_BYTES:
+        return SMALL_TAGS[size] + number.to_bytes(size, "big")
     if size > MOST_INT_BYTES:
         raise InvalidError(f"an integer in a key has at most {MOST_INT_BYTES} bytes, not {size}")
     if number < 0:
         tag = bytes([ZERO - size]) if size <= INT_BYTES else bytes([LARGE_NEGATIVE, size ^ 0xFF])
         return tag + (number + (1 << 8 * size) - 1).to_bytes(size, "big")
-    tag = bytes([ZERO + size]) if size <= INT_BYTES else bytes([LARGE, size])
-    return tag + number.to_bytes(size, "big")
+    return bytes([LARGE, size]) + number.to_bytes(size, "big")
 
 
 def _encoded_float(number: float) -> bytes:

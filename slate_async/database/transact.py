@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, nullcontext
 from inspect import isawaitable, iscoroutine
 from typing import TypeAlias, TypeVar, cast
 
-from slate_async.arguments import BytesLike, value_bytes
+from slate_async.arguments import BytesLike, key_bytes, value_bytes
 from slate_async.database.transaction import Isolation, Transaction
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.live import live_value
@@ -155,7 +155,18 @@ class Transact:
                 with space.alone():
                     yield
 
-    # ---- updates
+    # ---- writes of one row
+
+    def put_now(self, key: bytes, value: bytes, life_ms: int | None) -> WriteHandle | None:
+        """A plain put in one step, whose arguments are checked here; ``None`` if that takes waiting."""
+        space = self.space
+        space.check("not_applied")
+        max_key_bytes, max_value_bytes = space.limits
+        if len(key) > max_key_bytes:
+            key_bytes(key, space.limits)
+        if type(value) is not bytes or len(value) > max_value_bytes:
+            value = value_bytes(value, space.limits)
+        return space.reads.writer.sequencer.row_now(key, value, PUT, life_ms)
 
     async def update(
         self, key: bytes, function: Callable[[bytes | None], BytesLike | None], life_ms: int | None, await_durable: bool

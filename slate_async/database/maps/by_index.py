@@ -72,7 +72,7 @@ class IndexReads(Generic[K, V]):
         for (entry, row), data in zip(found, values, strict=True):
             if data is not None:
                 value = kind.decoded_row(row, data)
-                if index.entry_of(value, row) == index.prefix + entry:
+                if index.entry_of(value, row, None) == index.prefix + entry:
                     items.append((kind.keys.unpack(row), value))
         return Page(items, following)
 
@@ -89,18 +89,18 @@ class IndexReads(Generic[K, V]):
         if row is None or data is None:
             return None
         value = kind.decoded_row(row, data)
-        return (row, value) if index.entry_of(value, row) == entry else None
+        return (row, value) if index.entry_of(value, row, None) == entry else None
 
     async def _is_ready(self, rows: RowReads) -> bool:
         """Whether it is there; ``False``: the map has no row yet. Raises `InvalidError` if it is not built."""
         kind, index = self._kind, self._index
-        stored = kind.catalogue_of(await rows.get(kind.layout.catalogue, False)).get(index.name)
+        stored = kind.catalogue_of(await rows.get(kind.layout.catalogue, False), None).get(index.name)
         if stored is None:
             first: list[Pair] = await rows.pairs(kind.layout.rows, kind.layout.rows + END, False, 1, False)
             if not first:
                 return False
         elif stored.state == "ready":
-            same_as_stored(kind.name, index, stored)
+            same_as_stored(kind.name, index, stored, None)
             return True
         raise InvalidError(f"index {index.name!r} of map {kind.name!r} is not built: call build of the map first")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, Outcome
 
 if TYPE_CHECKING:
     from slate_async.database.maps.index import IndexEntries
@@ -47,18 +47,19 @@ def encoded(catalogue: Catalogue) -> bytes:
     return msgspec.json.encode(Stored(VERSION, dict(sorted(catalogue.items()))))
 
 
-def decoded(data: bytes | None, name: str) -> Catalogue:
-    """The catalogue of the map ``name``. Raises `InvalidError` for bytes that are none."""
+def decoded(data: bytes | None, name: str, outcome: Outcome | None = "not_applied") -> Catalogue:
+    """The catalogue of the map ``name``. Raises `InvalidError` for bytes that are none; reads give ``None`` for its
+    ``outcome``."""
     if data is None:
         return {}
     try:
         stored = _decoder.decode(data)
     except msgspec.DecodeError as error:
-        raise InvalidError(f"the catalogue of map {name!r} cannot be read: {error}", outcome="not_applied") from error
+        raise InvalidError(f"the catalogue of map {name!r} cannot be read: {error}", outcome=outcome) from error
     if stored.version != VERSION:
         raise InvalidError(
             f"the catalogue of map {name!r} has version {stored.version}; this release reads {VERSION}",
-            outcome="not_applied",
+            outcome=outcome,
         )
     return stored.indexes
 
@@ -81,12 +82,14 @@ def check(name: str, declared: Mapping[str, IndexEntries[Any]], stored: Catalogu
             same_as_stored(name, declared[index], found)
 
 
-def same_as_stored(name: str, index: IndexEntries[Any], found: StoredIndex) -> None:
-    """Raise `InvalidError` unless the index is stored as it is declared."""
+def same_as_stored(
+    name: str, index: IndexEntries[Any], found: StoredIndex, outcome: Outcome | None = "not_applied"
+) -> None:
+    """Raise `InvalidError`, with ``outcome``, unless the index is stored as it is declared."""
     if (found.unique, found.version) != (index.unique, index.version):
         raise InvalidError(
             f"index {index.name!r} of map {name!r} is stored with unique={found.unique} and version={found.version},"
             f" and declared with unique={index.unique} and version={index.version}:"
             f" drop it with drop_index({index.name!r}), then build it anew",
-            outcome="not_applied",
+            outcome=outcome,
         )

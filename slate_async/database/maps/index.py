@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from slate_async.codec.tuple_key import pack, unpack
 from slate_async.database.maps.layout import MapLayout
-from slate_async.errors import InvalidError, SlateError
+from slate_async.errors import InvalidError, Outcome, SlateError
 
 V = TypeVar("V")
 MAX_NAME_BYTES = 255
@@ -70,9 +70,9 @@ class IndexEntries(Generic[V]):
         self._map_name = map_name
         self._by = index.by if callable(index.by) else _getter(index.by or index.name, kind, map_name, index.name)
 
-    def entry_of(self, value: V, row: bytes) -> bytes | None:
+    def entry_of(self, value: V, row: bytes, outcome: Outcome | None = "not_applied") -> bytes | None:
         """The entry of the row whose packed key is ``row``; ``None``: it has none. Raises `InvalidError` for a value
-        of which nothing can be made that sorts."""
+        of which nothing can be made that sorts; reads give ``None`` for its ``outcome``."""
         try:
             made = self._by(value)
             if made is None:
@@ -82,12 +82,12 @@ class IndexEntries(Generic[V]):
             reason = str(error) if isinstance(error, SlateError) else repr(error)
             raise InvalidError(
                 f"index {self.name!r} of map {self._map_name!r} makes no key of the value: {reason}",
-                outcome="not_applied",
+                outcome=outcome,
             ) from error
         if not packed:
             raise InvalidError(
                 f"index {self.name!r} of map {self._map_name!r} makes a key without parts of the value",
-                outcome="not_applied",
+                outcome=outcome,
             )
         return self.prefix + packed if self.unique else self.prefix + packed + row
 

@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
 from uuid import UUID
 
-from slate_async.codec.tuple_key import pack, prefix_range, unpack
+from slate_async.codec.tuple_key import ENCODERS, pack, prefix_range, unpack
 from slate_async.errors import InvalidError
 
 K = TypeVar("K")
@@ -28,12 +28,14 @@ class KeyCodec(Generic[K]):
             raise InvalidError(f"a map's key has parts of given types, such as tuple[str, int], not {self.shown}")
         self._fits = [fits(part) for part in parts]
         self._exact = tuple(part if part in PART_TYPES else None for part in parts)
+        self.pack: Callable[[K], bytes] = self._pack_any
+        """The bytes of a key. Raises `InvalidError` unless it is of the map's type."""
+        kinds = tuple(part for part in self._exact if part is not None)
+        if len(kinds) == len(parts):
+            self.pack = _pack_one(kinds[0], self._pack_any) if self._single else _packer(kinds, self._pack_any)
 
-    def pack(self, key: K) -> bytes:
-        """The bytes of ``key``. Raises `InvalidError` unless it is of the map's type."""
+    def _pack_any(self, key: K) -> bytes:
         given: Any = key
-        if type(given) is tuple and tuple(map(type, given)) == self._exact and not self._single:
-            return pack(*given)
         parts: tuple[Any, ...] = (given,) if self._single else given
         if not self._single and (not isinstance(parts, tuple) or len(parts) != len(self._fits)):
             raise self._wrong(key)
@@ -73,6 +75,32 @@ class KeyCodec(Generic[K]):
 
     def _wrong(self, key: object) -> InvalidError:
         return InvalidError(f"a key of this map is {self.shown}, not {key!r}")
+
+
+def _pack_one(kind: type, otherwise: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Packs a part of exactly the type ``kind``, and leaves all else to ``otherwise``."""
+    encode = ENCODERS[kind]
+    return lambda part: encode(part) if type(part) is kind else otherwise(part)
+
+
+def _packer(kinds: tuple[type, ...], otherwise: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """As `_pack_one`, for a tuple of parts. Pairs have a shorter way."""
+    if len(kinds) == 2:
+        (first, second), (encode_first, encode_second) = kinds, (ENCODERS[kind] for kind in kinds)
+
+        def pack_pair(key: Any) -> bytes:
+            if type(key) is tuple and len(key) == 2:
+                one, other = key
+                if type(one) is first and type(other) is second:
+                    return encode_first(one) + encode_second(other)
+            return otherwise(key)
+
+        return pack_pair
+
+    def pack_parts(key: Any) -> bytes:
+        return pack(*key) if type(key) is tuple and tuple(map(type, key)) == kinds else otherwise(key)
+
+    return pack_parts
 
 
 def fits(kind: Any) -> Fits:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
-from slate_async.arguments import BytesLike, Duration, life_ms
+from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms
 from slate_async.database.maps.build import Building, BuildProgress
 from slate_async.database.maps.indexed_rows import Entries, IndexedRows
 from slate_async.database.maps.map_type import UNFIT, MapType
@@ -44,16 +44,6 @@ class MapWrites(Protocol):
     def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """As `Db.delete`."""
 
-    def update(
-        self,
-        key: BytesLike,
-        function: Callable[[bytes | None], BytesLike | None],
-        *,
-        ttl: Duration | None = None,
-        await_durable: bool = True,
-    ) -> Coroutine[Any, Any, UpdateHandle]:
-        """As `Db.update`."""
-
     def touch(
         self, key: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
     ) -> Coroutine[Any, Any, UpdateHandle]:
@@ -77,13 +67,15 @@ class Map(MapReads[K, V]):
 
     def __init__(self, kind: MapType[K, V], home: MapHome, default_ttl: Duration | None) -> None:
         super().__init__(kind)
-        if default_ttl is not None:
-            life_ms(default_ttl)
+        space = home.transact.space
         self._home = home
         self._writes = home.writes
-        self._pack, self._encode = kind.keys.pack_to_write, kind.values.encode
+        self._encode, self._indexed = kind.values.encode, bool(kind.indexes)
         self._rows = SourceRows(home.reads)
         self._default_ttl = default_ttl
+        self._default_life_ms = space.default_life_ms if default_ttl is None else life_ms(default_ttl)
+        self._limits, self._yield_budget = space.limits, space.yield_budget
+        self._put_now, self._update = home.transact.put_now, home.transact.update
         self._building: Building[V] = Building(kind, home.transact)
         self._plain = home.transact.space.plain_writes.of(kind.layout.prefix)
 
@@ -99,33 +91,36 @@ class Map(MapReads[K, V]):
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Set ``key`` to ``value``, which is encoded at the call. With ``if_absent`` only if the key is not there; else
         `ConflictError`."""
-        kind, row = self._kind, self._pack(key)
+        try:
+            row = self._pack(key)
+        except InvalidError:
+            row = self._keys.pack_to_write(key)  # whose error says that nothing was applied
         try:
             data = self._encode(value)
         except UNFIT:
-            data = kind.encoded(value)  # which says what is wrong
-        if kind.indexes:
-            return self._put_indexed(row, data, kind.entries(row, data), ttl, await_durable, if_absent)
-        return self._put(row, data, self._default_ttl if ttl is None else ttl, await_durable, if_absent)
+            data = self._kind.encoded(value)  # which says what is wrong
+        if self._indexed:
+            return self._put_indexed(row, data, self._kind.entries(row, data), ttl, await_durable, if_absent)
+        return self._put(row, data, ttl, await_durable, if_absent)
 
     async def _put(
         self, row: bytes, data: bytes, ttl: Duration | None, await_durable: bool, if_absent: bool
     ) -> WriteHandle:
-        plain = self._plain
-        if not plain.allowed and not await self._may_write_plainly():
+        if not self._plain.allowed and not await self._may_write_plainly():
             return await self._put_indexed(row, data, {}, ttl, await_durable, if_absent)
         key = self._prefix + row
-        plain.running += 1
-        try:
-            if if_absent is False:
-                if ttl is None:
-                    return await self._writes.put(key, data, await_durable=await_durable)
-                return await self._writes.put(key, data, ttl=ttl, await_durable=await_durable)
-            return await self._writes.put(key, data, ttl=ttl, await_durable=await_durable, if_absent=if_absent)
-        finally:
-            plain.running -= 1
-            if plain.ended is not None:
-                plain.finished()
+        if if_absent is False:
+            handle = self._put_now(key, data, self._default_life_ms if ttl is None else life_ms(ttl))
+            if handle is not None:
+                budget = self._yield_budget
+                if await_durable:
+                    await handle.durable()
+                elif not handle.seq % budget.every and budget.exhausted():
+                    await budget.yield_now()
+                return handle
+        life = self._default_ttl if ttl is None else ttl
+        with self._plain:
+            return await self._writes.put(key, data, ttl=life, await_durable=await_durable, if_absent=if_absent)
 
     async def _put_indexed(
         self,
@@ -165,31 +160,35 @@ class Map(MapReads[K, V]):
     ) -> V | None:
         """Set ``key`` to what ``function`` makes of its value (``None``: it is not there); ``None`` deletes it. Returns
         what it made. ``function`` may be called again, as of `Db.update`."""
-        kind = self._kind
         if not callable(function):
             raise InvalidError(f"update takes a function, not {type(function).__name__}", outcome="not_applied")
-        row = kind.keys.pack_to_write(key)
-        if kind.indexes or not (self._plain.allowed or await self._may_write_plainly()):
+        plain = self._plain
+        try:
+            row = self._pack(key)
+        except InvalidError:
+            row = self._keys.pack_to_write(key)  # whose error says that nothing was applied
+        if self._indexed or not (plain.allowed or await self._may_write_plainly()):
             return await self._update_indexed(row, key, function, ttl, await_durable)
         made: V | None = None
-        encode, decode = self._encode, kind.values.decode
 
         def encoded(data: bytes | None) -> bytes | None:
             nonlocal made
             try:
-                value = None if data is None else decode(data)
+                value = None if data is None else self._decode(data)
             except UNFIT:
-                value = None if data is None else kind.decoded(data, key, "not_applied")  # which says what is wrong
+                value = (
+                    None if data is None else self._kind.decoded(data, key, "not_applied")
+                )  # which says what is wrong
             made = function(value)
             try:
-                return None if made is None else encode(made)
+                return None if made is None else self._encode(made)
             except UNFIT:
-                return None if made is None else kind.encoded(made)
+                return None if made is None else self._kind.encoded(made)
 
-        life, plain = self._default_ttl if ttl is None else ttl, self._plain
+        stored, life = self._prefix + row, self._default_life_ms if ttl is None else life_ms(ttl)
         plain.running += 1
         try:
-            await self._writes.update(self._prefix + row, encoded, ttl=life, await_durable=await_durable)
+            await self._update(key_bytes(stored, self._limits), encoded, life, await_durable)
         finally:
             plain.running -= 1
             if plain.ended is not None:

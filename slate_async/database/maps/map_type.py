@@ -61,9 +61,9 @@ class MapType(Generic[K, V]):
         except UNFIT:
             return self.decoded(data, self.keys.unpack(row), outcome)
 
-    def catalogue_of(self, data: bytes | None) -> Catalogue:
-        """What ``data`` says of its indexes."""
-        return decoded_catalogue(data, self.name)
+    def catalogue_of(self, data: bytes | None, outcome: Outcome | None = "not_applied") -> Catalogue:
+        """What ``data`` says of its indexes. Reads give ``None`` for the ``outcome`` of an error."""
+        return decoded_catalogue(data, self.name, outcome)
 
     def row_key(self, key: K) -> bytes:
         """The stored key of ``key``."""

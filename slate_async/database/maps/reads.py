@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from slate_async.arguments import sought_key
 from slate_async.database.maps.by_index import IndexReads
-from slate_async.database.maps.map_type import MapType
+from slate_async.database.maps.map_type import UNFIT, MapType
 from slate_async.database.maps.page import PAGE_ROWS, Page, page_of
 from slate_async.database.maps.rows import RowReads
 from slate_async.errors import InvalidError
@@ -30,6 +30,7 @@ class MapReads(Generic[K, V]):
         self.name = kind.name
         self._kind = kind
         self._keys = kind.keys
+        self._pack, self._decode = kind.keys.pack, kind.values.decode
         self._prefix = kind.layout.rows
 
     name: str
@@ -41,11 +42,16 @@ class MapReads(Generic[K, V]):
 
     async def get(self, key: K, *, durable: bool = False) -> V | None:
         """The value of ``key``, or ``None``."""
-        stored = self._prefix + self._keys.pack(key)
+        stored = self._prefix + self._pack(key)
         if len(stored) > MAX_KEY_BYTES:
             sought_key(stored)
         found = await self._rows.get(stored, durable)
-        return None if found is None else self._kind.decoded(found, key)
+        if found is None:
+            return None
+        try:
+            return self._decode(found)
+        except UNFIT:
+            return self._kind.decoded(found, key)  # which says what is wrong
 
     async def get_many(self, keys: Iterable[K], *, durable: bool = False) -> list[V | None]:
         """The values of ``keys`` in their order, all of one read point."""
@@ -73,10 +79,14 @@ class MapReads(Generic[K, V]):
         span = self._keys.span(prefix)
         found, following = await page_of(self._rows.pairs, self._kind.layout.rows, span, after, limit, reverse, durable)
         items: list[tuple[K, V]] = []
-        decoded = self._kind.decoded
+        decode, unpack = self._decode, self._keys.unpack
         for packed, data in found:
-            key = self._keys.unpack(packed)
-            items.append((key, decoded(data, key)))
+            key = unpack(packed)
+            try:
+                value = decode(data)
+            except UNFIT:
+                value = self._kind.decoded(data, key)  # which says what is wrong
+            items.append((key, value))
         return Page(items, following)
 
     def by(self, index: str) -> IndexReads[K, V]:

@@ -21,15 +21,13 @@ def prefix_of(kind: bytes, name: str) -> bytes:
 def encoded_name(name: str) -> bytes:
     """``name`` as it is stored. Raises `InvalidError` unless it is text of 1 to `MAX_NAME_BYTES` bytes without NUL."""
     if not isinstance(name, str):
-        raise InvalidError(f"a name is a str, not {type(name).__name__}", outcome="not_applied")
+        raise InvalidError(f"a name is a str, not {type(name).__name__}")
     try:
         encoded = name.encode()
     except UnicodeEncodeError as error:
-        raise InvalidError(f"a name is Unicode text: {error}", outcome="not_applied") from None
+        raise InvalidError(f"a name is Unicode text: {error}") from None
     if not 0 < len(encoded) <= MAX_NAME_BYTES or b"\0" in encoded:
-        raise InvalidError(
-            f"a name has 1 to {MAX_NAME_BYTES} bytes of UTF-8 without NUL, not {name!r}", outcome="not_applied"
-        )
+        raise InvalidError(f"a name has 1 to {MAX_NAME_BYTES} bytes of UTF-8 without NUL, not {name!r}")
     return encoded
 
 

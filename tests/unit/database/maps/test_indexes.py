@@ -339,6 +339,41 @@ async def test_a_catalogue_of_a_later_release_is_refused(db: slate.Db) -> None:
     assert set(await contents(db)) == {key}
 
 
+async def test_errors_of_reads_by_an_index_have_no_outcome() -> None:
+    def refuses(product: Product) -> str:
+        if product.color == "green":
+            raise ValueError("green")
+        return product.color
+
+    async with open_db(memory_store()) as db:
+        await products(db, SKU, COLOR).put(1, Product(sku="a", color="green"))
+        await db.map("q", key=int, value=Product, indexes=[slate.Index("color")]).put(
+            1, Product(sku="a", color="green")
+        )
+        reads: list[tuple[Callable[[], Any], str]] = [
+            (lambda: products(db, SKU).by("sku").page(after="x"), "no cursor"),
+            (lambda: products(db, slate.Index("sku", unique=True, version=2)).by("sku").get("a"), "is stored with"),
+            (lambda: products(db, slate.Index("price")).by("price").page(), "is not built"),
+            (
+                lambda: db.map("q", key=int, value=Product, indexes=[slate.Index("color", refuses)]).by("color").page(),
+                "makes no key",
+            ),
+        ]
+        for read, text in reads:
+            with pytest.raises(slate.InvalidError, match=text) as caught:
+                await read()
+            assert caught.value.outcome is None
+        await db.put(layout_of(b"\xfdp\0").catalogue, b"?")
+        for read in (products(db, SKU).by("sku").page, lambda: products(db, SKU).by("sku").get("a")):
+            with pytest.raises(slate.InvalidError, match="cannot be read") as caught:
+                await read()
+            assert caught.value.outcome is None
+        for make in (db.namespace, lambda name: db.map(name, key=int, value=bytes)):
+            with pytest.raises(slate.InvalidError, match="a name has") as caught:
+                make("")
+            assert caught.value.outcome is None
+
+
 async def test_stored_bytes_and_cursors_are_pinned() -> None:
     async with open_db(memory_store()) as db:
         found = products(db, SKU, COLOR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from pydantic import BaseModel
 
 import slate_async as slate
 from slate_async.database.maps.cursor import cursor_of
-from tests.engine import contents, memory_store, open_db
+from slate_async.database.maps.key_codec import KeyCodec
+from tests.engine import ManualClock, contents, memory_store, open_db
 
 
 class Model(BaseModel):
@@ -229,6 +231,79 @@ async def test_refused_keys_say_of_writes_that_nothing_was_applied(kind: Any, ke
                     with pytest.raises(slate.InvalidError) as caught:
                         await call()
                     assert caught.value.outcome == outcome
+
+
+class Given:
+    """Values are bytes-like as they are."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, data: bytes) -> Any:
+        return data
+
+
+async def test_plain_writes_keep_to_the_limits_and_lives_of_the_database() -> None:
+    clock = ManualClock()
+    async with open_db(memory_store(), clock=clock, max_key_bytes=16, max_value_bytes=8, default_ttl_ms=1000) as db:
+        found = db.map("m", key=str, value=Given())
+        kept = db.map("m", key=str, value=Given(), default_ttl=math.inf)
+        await found.put("seen", b"")
+        for value in (b"9" * 9, "text", 7, None):
+            with pytest.raises(slate.InvalidError) as caught:
+                await found.put("k", value)
+            assert caught.value.outcome == "not_applied"
+        for call in (
+            lambda: found.put("k" * 13, b""),
+            lambda: found.update("k" * 13, lambda _: b""),
+            lambda: found.update("k", lambda _: b"9" * 9),
+            lambda: found.put("k", b"", ttl=-1),
+            lambda: found.put("k", b"", ttl="1"),
+        ):
+            with pytest.raises(slate.InvalidError) as caught:
+                await call()
+            assert caught.value.outcome == "not_applied"
+        assert await found.get("k") is None
+        await found.put("k", bytearray(b"8" * 8))
+        await found.update("u", lambda _: memoryview(b"u"))
+        for key, life in (("long", 5), ("ever", math.inf)):
+            await found.put(key, b"", ttl=life, await_durable=False)
+        await kept.put("kept", b"")
+        await kept.update("too", lambda _: b"")
+        clock.wall_ms += 2_000
+        assert [await found.get(key) for key in ("k", "u", "seen", "long", "ever", "kept", "too")] == [
+            *[None] * 3, *[b""] * 4
+        ]  # fmt: skip
+    for call in (lambda: found.put("k", b""), lambda: found.update("k", lambda _: b"")):
+        with pytest.raises(slate.ClosedError) as closed:
+            await call()
+        assert closed.value.outcome == "not_applied"
+
+
+PARTS: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    int: st.integers() | st.integers(-70_000, 70_000),
+    bytes: st.binary(max_size=5),
+    bool: st.booleans(),
+    UUID: st.uuids(),
+    (str | None): st.none() | st.just("a"),
+}
+KEYS = st.lists(st.sampled_from(list(PARTS)), min_size=1, max_size=4).flatmap(
+    lambda kinds: st.tuples(st.just(tuple(kinds)), st.tuples(*(PARTS[kind] for kind in kinds)))
+)
+
+
+@given(KEYS)
+def test_keys_of_a_map_are_packed_keys(drawn: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
+    kinds, key = drawn
+    codec = KeyCodec[Any](tuple.__class_getitem__(kinds))
+    packed = slate.keys.pack(*key)
+    assert codec.pack(key) == codec.pack_to_write(key) == packed
+    assert codec.unpack(packed) == key
+    assert KeyCodec[Any](kinds[0]).pack(key[0]) == slate.keys.pack(key[0])
+    for other in (key[:-1], (*key, 1), list(key), (*key[:-1], 1.5)):
+        with pytest.raises(slate.InvalidError, match="a key of this map is"):
+            codec.pack(other)
 
 
 async def test_an_update_of_a_row_of_another_type_says_that_nothing_was_applied() -> None:
