@@ -1,0 +1,1 @@
+"""Tables of Parquet blocks with numbered heads, on any object store."""

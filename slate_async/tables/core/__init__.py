@@ -1,0 +1,1 @@
+"""What tables decide, without any input or output."""
