@@ -47,7 +47,8 @@ class LoopLag:
 def timed(runtime: Runtime, lag: LoopLag) -> Runtime:
     """``runtime``, whose work away from the loop tells ``lag`` how long its results wait for the loop."""
     offload, blocking = (_Timed(inner, runtime.clock, lag) for inner in (runtime.offload, runtime.blocking))
-    return replace(runtime, offload=offload, blocking=blocking)
+    parallel = None if runtime.parallel is None else _Timed(runtime.parallel, runtime.clock, lag)
+    return replace(runtime, offload=offload, blocking=blocking, parallel=parallel)
 
 
 class _Timed:

@@ -58,6 +58,7 @@ class Runtime:
 
     offload: for work that computes
     blocking: for work that waits for a disk, behind which what computes must not wait, nor it behind that
+    parallel: for pieces of one read, of which its caller waits for all; ``None``: `offload` is
     """
 
     clock: Clock
@@ -65,3 +66,9 @@ class Runtime:
     ids: Ids
     offload: Offload
     blocking: Offload
+    parallel: Offload | None = None
+
+    @property
+    def reading(self) -> Offload:
+        """Where the pieces of one read are decoded side by side."""
+        return self.offload if self.parallel is None else self.parallel

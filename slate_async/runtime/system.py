@@ -17,6 +17,7 @@ from slate_async.runtime.protocol import Runtime
 T = TypeVar("T")
 MOST_COMPUTING_THREADS = 4
 FILE_THREADS = 4
+READING_THREADS = 2
 REFUSED = "cannot schedule new futures"
 """What a thread pool says when it, or the interpreter, has been shut down."""
 
@@ -103,14 +104,16 @@ def computing_threads() -> int:
 def system_runtime(threads: int | None = None) -> Runtime:
     """A `Runtime` of the real machine with worker threads of its own, which `end_threads` ends.
 
-    threads: that compute; `computing_threads` if unset. `FILE_THREADS` more wait for disks."""
+    threads: that compute; if unset, `computing_threads`, and `READING_THREADS` more that decode the pieces of one read
+    side by side. `FILE_THREADS` more wait for disks."""
     computing = ThreadOffload(computing_threads() if threads is None else threads)
+    parallel = ThreadOffload(READING_THREADS, "slate-reader") if threads is None and (os.cpu_count() or 1) > 1 else None
     rng = random.SystemRandom()  # safe across forks
-    return Runtime(SystemClock(), rng, SystemIds(), computing, ThreadOffload(FILE_THREADS, "slate-files"))
+    return Runtime(SystemClock(), rng, SystemIds(), computing, ThreadOffload(FILE_THREADS, "slate-files"), parallel)
 
 
 def end_threads(runtime: Runtime) -> None:
     """End the worker threads of a `system_runtime` once what they run is done; does not wait. Idempotent."""
-    for offload in (runtime.offload, runtime.blocking):
+    for offload in (runtime.offload, runtime.blocking, runtime.parallel):
         if isinstance(offload, ThreadOffload):
             offload.close()

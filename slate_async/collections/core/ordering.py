@@ -79,6 +79,14 @@ def boundaries(columns: list[pa.Array]) -> Mask | None:
     return differ
 
 
+def is_ascending(columns: list[pa.Array]) -> bool:
+    """Whether every row's key is after that of the row before it."""
+    if len(columns[0]) > 1 and _less(columns[0][:-1], columns[0][1:]).all():
+        return True
+    found = boundaries(columns)
+    return found is not None and bool(found.all())
+
+
 def differences(columns: list[pa.Array]) -> Mask:
     """`boundaries` of rows that are in order."""
     differ = np.ones(len(columns[0]), np.bool_)

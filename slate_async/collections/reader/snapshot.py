@@ -9,8 +9,8 @@ Rules C3, C4, C14 and C15 of collections.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
@@ -31,7 +31,7 @@ from slate_async.collections.core.slices import slices_of
 from slate_async.collections.core.splitting import KeySplit, Span
 from slate_async.collections.core.times import Time
 from slate_async.collections.core.updates import DIFF
-from slate_async.collections.reader import sources
+from slate_async.collections.reader import alone, sources
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch
 from slate_async.collections.reader.pins import Pin
@@ -110,9 +110,10 @@ class Snapshot:
         schema, offload = self._source.context.schema, self._source.context.runtime.offload
         self._check()
         try:
-            async for batch in self._merged():
-                yield await offload.run(partial(expanded, batch, schema)) if expand else batch
-                self._check()
+            async with aclosing(self._merged()) as merged:
+                async for batch in merged:
+                    yield await offload.run(partial(expanded, batch, schema)) if expand else batch
+                    self._check()
         except ObjectNotFoundError as error:
             raise await self._source.hold.explain("it is missing", error.key) from error
 
@@ -198,18 +199,18 @@ class Snapshot:
         return [batch for batch in self.pin.area.batches if batch.rows and batch.bounds.lower.less_equal(self.as_of)]
 
     async def _opened(self) -> Sequence[MergedSource]:
-        context = self._source.context
+        context, batches = self._source.context, self._batches()
+        offload = context.runtime.reading if len(batches) == 1 else context.runtime.offload
         return await gather(
             [
                 context.answered(
-                    f"a read of {batch.name}",
-                    partial(MergedSource.open, context.store, context.schema, batch, context.runtime.offload),
+                    f"a read of {batch.name}", partial(MergedSource.open, context.store, context.schema, batch, offload)
                 )
-                for batch in self._batches()
+                for batch in batches
             ]
         )
 
-    async def _merged(self) -> AsyncIterator[pa.RecordBatch]:
+    async def _merged(self) -> AsyncGenerator[pa.RecordBatch]:
         """In passes by ranges of data, each with as much as fits of what is pending."""
         context, schema = self._source.context, self._source.context.schema
         taken = [batch for batch in self._source.taken if batch.start.less_equal(self.as_of)]
@@ -222,29 +223,41 @@ class Snapshot:
                 await self._source.hold.check_standing()
             opened = await self._opened() if opened is None else opened
             within = chosen if end is None else replace(chosen, span=KeySplit(span.start, end, 0))
-            async for rows in self._pass(within, opened, pending):
-                yield rows
+            async with aclosing(self._pass(within, opened, pending)) as given:
+                async for rows in given:
+                    yield rows
             span = None if end is None else KeySplit(end, span.end, 0)
 
     async def _pass(
         self, chosen: sources.Selection, opened: Sequence[MergedSource], pending: Sequence[pa.RecordBatch]
-    ) -> AsyncIterator[pa.RecordBatch]:
-        context = self._source.context
-        names = [*(whole_key(context.store, batch.name) for batch in self._batches()), "pending batches"]
-        slices = [*(sources.merged_rows(context, source, chosen) for source in opened), _each(pending)]
-        merging = BoundedMerge(context.schema, Frontier([self.as_of]), names, keep=False)
-        offload = context.runtime.offload
-        while not merging.is_done:
-            read = [(number, await anext(slices[number], None)) for number in merging.wanted]
-            try:
-                given = await offload.run(partial(merging.step, read))
-            except SumError as error:
-                raise SumError(f"a snapshot of {context.name} as of {Frontier([self.as_of])}: {error}") from None
-            if given.num_rows:
-                yield given
+    ) -> AsyncGenerator[pa.RecordBatch]:
+        context, batches = self._source.context, self._batches()
+        names = [whole_key(context.store, batch.name) for batch in batches]
+        if len(opened) == 1 and not pending and alone.has_data_once(batches[0]):
+            async with aclosing(alone.rows_alone(context, opened[0], chosen, names[0])) as found:
+                async for rows in found:
+                    yield rows
+            return
+        merging = BoundedMerge(context.schema, Frontier([self.as_of]), [*names, "pending batches"], keep=False)
+        at_once, offload = alone.AT_ONCE if len(opened) == 1 else 1, context.runtime.offload
+        async with AsyncExitStack() as stack:
+            slices = [
+                sources.merged_rows(context, source, chosen, chosen.of_sorted, at_once=at_once) for source in opened
+            ]
+            slices.append(_each(pending))
+            for each in slices:
+                await stack.enter_async_context(aclosing(each))
+            while not merging.is_done:
+                read = [(number, await anext(slices[number], None)) for number in merging.wanted]
+                try:
+                    given = await offload.run(partial(merging.step, read))
+                except SumError as error:
+                    raise SumError(f"a snapshot of {context.name} as of {Frontier([self.as_of])}: {error}") from None
+                if given.num_rows:
+                    yield given
 
 
-async def _each(slices: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+async def _each(slices: Sequence[pa.RecordBatch]) -> AsyncGenerator[pa.RecordBatch]:
     for rows in slices:
         yield rows
 

@@ -6,10 +6,11 @@ Everything that a filter or a key range rules out by parts' edges or row groups'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -33,6 +34,7 @@ from slate_async.collections.store.merged import MergedSource
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.gather import gather
 
+T = TypeVar("T")
 SLICE_ROWS = 1 << 16
 PARALLEL_READS = 16
 TOGETHER = 64
@@ -92,16 +94,26 @@ class Selection:
         return updates.slice(first, last - first)
 
 
-async def merged_rows(context: ReaderContext, source: MergedSource, chosen: Selection) -> AsyncIterator[pa.RecordBatch]:
-    """The chosen rows of a merged batch, in order."""
+async def merged_rows(
+    context: ReaderContext,
+    source: MergedSource,
+    chosen: Selection,
+    make: Callable[[pa.Table], T],
+    *,
+    at_once: int,
+) -> AsyncGenerator[T]:
+    """What ``make`` gives of each row group of a merged batch that may have chosen rows, in order.
+
+    at_once: see `MergedSource.read_as`"""
     edges = part_edges(source, context.schema)
     for part in range(len(source.parts)):
         if not chosen.overlaps(*edges[part]):
             continue
         file = await context.answered("a read of a footer", partial(source.file, part))
         for groups in await context.runtime.offload.run(partial(_wanted_groups, file, chosen)):
-            async for rows in source.read_as(chosen.of_sorted, part, groups):
-                yield rows
+            async with aclosing(source.read_as(make, part, groups, at_once=at_once)) as found:
+                async for rows in found:
+                    yield rows
 
 
 async def lowest_pending(

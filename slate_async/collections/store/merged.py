@@ -11,10 +11,11 @@ Rules C15, C23 and C30 of collections.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.prefixed import whole_key
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.concurrent import ahead
 from slate_async.runtime.protocol import Offload
 
 T = TypeVar("T")
@@ -190,12 +192,13 @@ class MergedSource:
 
     async def read(
         self, part: int, groups: range | None = None, columns: Sequence[str] | None = None
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table]:
         """The updates of a part, one row group after another: of all ``groups``, which follow one another.
 
         Raises as `open`."""
-        async for table in self.read_as(_as_it_is, part, groups, columns):
-            yield table
+        async with aclosing(self.read_as(_as_it_is, part, groups, columns)) as tables:
+            async for table in tables:
+                yield table
 
     async def read_as(
         self,
@@ -203,25 +206,45 @@ class MergedSource:
         part: int,
         groups: range | None = None,
         columns: Sequence[str] | None = None,
-    ) -> AsyncIterator[T]:
-        """As `read`, what ``make`` gives of each row group, in the worker thread that decodes it."""
+        *,
+        at_once: int = 1,
+    ) -> AsyncGenerator[T]:
+        """As `read`, what ``make`` gives of each row group, in the worker thread that decodes it.
+
+        at_once: so many are decoded side by side, as far as there are threads; one more may wait for the caller"""
         file = await self.file(part)
-        wanted = range(len(file.groups)) if groups is None else groups
+
+        def decoded(piece: tuple[int, memoryview]) -> Coroutine[Any, Any, T]:
+            return self._offload.run(partial(_decoded, make, file, *piece, columns))
+
+        async with aclosing(self._pieces(file, part, range(len(file.groups)) if groups is None else groups)) as pieces:
+            if at_once == 1:
+                async for piece, _ in pieces:
+                    yield await decoded(piece)
+                return
+            async with aclosing(ahead(decoded, pieces, limit=at_once, budget=at_once + 1)) as results:
+                async for result in results:
+                    yield result
+
+    async def _pieces(
+        self, file: MergedFile, part: int, wanted: range
+    ) -> AsyncGenerator[tuple[tuple[int, memoryview], int]]:
+        """Row groups and their bytes, each of weight 1."""
         while wanted:
             count = self._fetched(file, wanted)
             first = file.span(wanted[0]).start
             data = await self._bytes(part, slice(first, file.span(wanted[count - 1]).stop))
             for group in wanted[:count]:
                 place = file.span(group)
-                piece = data[place.start - first : place.stop - first]
-                yield await self._offload.run(partial(_decoded, make, file, group, piece, columns))
+                yield (group, data[place.start - first : place.stop - first]), 1
             wanted = wanted[count:]
 
-    async def updates(self) -> AsyncIterator[pa.Table]:
+    async def updates(self) -> AsyncGenerator[pa.Table]:
         """All updates, one row group after another. Raises as `open`."""
         for part in range(len(self.parts)):
-            async for table in self.read(part):
-                yield table
+            async with aclosing(self.read(part)) as tables:
+                async for table in tables:
+                    yield table
 
     def key(self, part: int) -> str:
         """The key of a part's object."""

@@ -137,7 +137,7 @@ GOALS = (
     Goal(6, LISTEN_NEAR, 1.3, (LISTEN_NEAR, PUT), most=True),
 )
 NOTES = (
-    "Snapshots of updates of 60 bytes, from a local folder. Parquet reads with all cores, a snapshot computes on one.",
+    "Snapshots of updates of 60 bytes, from a local folder. Parquet reads with all cores, a snapshot with two.",
     "Listeners: a store in memory that takes 20 ms for each request; a look each 500 ms. A GET takes as long as a PUT.",
     "A definite listener lists, because names say where a batch ends, and then reads: less than two requests is not to"
     " be had.",
