@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from slate_async.arguments import BytesLike, key_bytes, value_bytes
 from slate_async.database.transaction import Isolation, Transaction
+from slate_async.database.transaction_operands import take_rows
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.live import live_value
 from slate_async.engine.transactions.condition import Condition
@@ -257,11 +258,10 @@ class Transact:
         return None if made is None else value_bytes(cast("BytesLike", made), self.space.limits)
 
     def _nothing(self, group: CommitGroup | None) -> UpdateHandle:
-        if group is None:
-            group = CommitGroup()
-            group.resolve()
         writer = self.space.reads.writer
-        handle = handle_of(writer.sequencer.last_seq, self.space.reads.clock.now_ms(), group, _NothingUpdated)
+        handle = handle_of(
+            writer.sequencer.last_seq, self.space.reads.clock.now_ms(), group or CommitGroup.resolved(), _NothingUpdated
+        )
         assert isinstance(handle, UpdateHandle)
         handle.value = None
         return handle
@@ -276,7 +276,7 @@ class Transact:
             )
 
         async def run(tx: Transaction) -> WriteHandle:
-            tx._take(rows)
+            take_rows(tx._writes, rows, tx._writer.state.merging)
             for step in steps:
                 await step(tx)
             return await tx._apply()

@@ -12,13 +12,13 @@ Rule 32: docs/design/protocol-rules.md
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from itertools import repeat
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, life_ms, sought_key, value_bytes
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.database.transaction_operands import OwnOperands, OwnRow, OwnWrite, add_operand, own_row, rows_of
+from slate_async.database.transaction_ranges import OwnRanges
 from slate_async.database.transaction_scan import TransactionScan
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.bounds import key_range
@@ -28,8 +28,8 @@ from slate_async.engine.read.source import SnapshotReads
 from slate_async.engine.read.view import Pin
 from slate_async.engine.transactions.tracked_reads import TrackedReads
 from slate_async.engine.transactions.turns import Turn
-from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
+from slate_async.engine.write.range_rows import range_of_prefix, range_to_delete
 from slate_async.errors import ClosedError, ConflictError, InvalidError
 from slate_async.types import DELETE, MAX_KEY_BYTES, MERGE, NEEDS_IO, PUT, NeedsIO, Row, RowHit
 
@@ -58,6 +58,8 @@ class Transaction:
     """It begins with its first read; after a wait with others, if they wait for the key of that."""
     _tracked = TrackedReads(0, 0.0)
     _pin: Pin | None = None
+    _ranges: OwnRanges | None = None
+    """What it deletes in ranges."""
     _turn: Turn | None = None
     """The turn that it has by that."""
 
@@ -108,6 +110,8 @@ class Transaction:
             if own is not None:
                 value = own[0]
                 return await self._merged(key, value) if isinstance(value, OwnOperands) else value
+        if self._ranges is not None and key in self._ranges:
+            return None
         if self._not_begun:
             if key in space.turns:
                 await self._take_turn(key)
@@ -176,7 +180,7 @@ class Transaction:
         self._check()
         if self._not_begun:
             self._begin()
-        others = [key for key in keys if key not in self._writes]
+        others = [key for key in keys if not self._writes_to(key)]
         for key in others:
             self._read(key)
         values = dict(zip(others, await self._stored().get_many(others, False), strict=True))
@@ -188,7 +192,7 @@ class Transaction:
         for key in set(keys).intersection(self._writes):
             own = self._writes[key][0]
             values[key] = await self._merged(key, own) if isinstance(own, OwnOperands) else own
-        return [values[key] for key in keys]
+        return [values.get(key) for key in keys]
 
     async def _merged(self, key: bytes, own: OwnOperands) -> bytes:
         hit = await self._read_row(key) if own.on_stored else None
@@ -201,7 +205,7 @@ class Transaction:
 
     async def _get_row(self, key: bytes) -> Row | None:
         self._check()
-        if key in self._writes:
+        if self._writes_to(key):
             raise InvalidError(f"{key!r} was written by this transaction, so it has no sequence number yet; use get")
         hit = await self._read_row(key)
         if hit is None:
@@ -226,19 +230,10 @@ class Transaction:
         if self._not_begun:
             self._begin()
         span = key_range(start, end, prefix)
-        own = sorted(key for key in self._writes if span.overlaps(key, key))
-        if reverse:
-            own.reverse()
-        scan = TransactionScan(
-            self._stored(),
-            span,
-            [(key, self._writes[key][0]) for key in own],
-            reverse,
-            limit,
-            self._check,
-            self._tracked if self._serializable else None,
-            self._scan_ended,
-        )
+        tracked = self._tracked if self._serializable else None
+        parts = [span] if self._ranges is None else self._ranges.leave(span)
+        own = [(key, write[0]) for key, write in self._writes.items() if span.overlaps(key, key)]
+        scan = TransactionScan(self._stored(), parts, own, reverse, limit, self._check, tracked, self._scan_ended)
         if self._scans is None:
             self._scans = {}
         self._scans[scan] = None
@@ -272,18 +267,19 @@ class Transaction:
             self._check(writes=True)
         self._writes[key] = (None, None)
 
-    def _take(self, rows: BatchRows) -> None:
-        """Write all of ``rows``, which are checked and have their times to live."""
-        lives = rows.ttls_ms or repeat(None)
-        for key, value, kind, life in zip(rows.keys, rows.values, rows.kinds, lives, strict=False):
-            if kind == MERGE:
-                add_operand(self._writes, key, OwnRow(value, MERGE, life), self._writer.state.merging)
-                continue
-            if kind not in (PUT, DELETE) or (kind == DELETE and value):
-                raise InvalidError(
-                    "a batch with rows of maps has only rows of single keys beside them", outcome="not_applied"
-                )
-            self._writes[key] = (None, None) if kind == DELETE else (value, life)
+    def delete_range(self, start: BytesLike | None, end: BytesLike | None) -> None:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) that are there when the transaction
+        commits; ``None`` is unbounded. It reads nothing, as `put`."""
+        self._delete_range(*range_to_delete(start, end))
+
+    def delete_prefix(self, prefix: BytesLike) -> None:
+        """Remove all keys that begin with ``prefix`` when the transaction commits. As `delete_range`."""
+        self._delete_range(*range_to_delete(*range_of_prefix(prefix)))
+
+    def _delete_range(self, first: bytes, until: bytes) -> None:
+        self._check(writes=True)
+        self._ranges = self._ranges or OwnRanges()
+        self._ranges.add(first, until, self._writes)
 
     def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Duration | None = None) -> None:
         """Merge ``operand`` into ``key`` when the transaction commits: see `Db.merge`. It reads nothing, so what others
@@ -293,6 +289,8 @@ class Transaction:
         if not self._open or self._tracked.evicted is not None:
             self._check(writes=True)
         life = space.default_life_ms if ttl is None else life_ms(ttl)
+        if self._ranges is not None and key in self._ranges:
+            self._writes.setdefault(key, (None, None))  # the operand is not merged into what is stored
         add_operand(self._writes, key, OwnRow(operand, MERGE, life), self._writer.state.merging)
 
     # ---- its end
@@ -324,7 +322,13 @@ class Transaction:
         if self._not_begun:
             return None
         space, sequencer, tracked, writes = self._space, self._sequencer, self._tracked, self._writes
-        if len(writes) != 1 or not self._open or space.gate.shut or not space.called_rightly():
+        if (
+            len(writes) != 1
+            or self._ranges is not None
+            or not self._open
+            or space.gate.shut
+            or not space.called_rightly()
+        ):
             return None
         if sequencer.last_seq - tracked.seq > JUDGED_AT_ONCE_ROWS or self._scans:
             return None
@@ -375,17 +379,20 @@ class Transaction:
     async def _judged_and_applied(self) -> WriteHandle:
         if self._not_begun:
             self._begin()
-        space, tracked, writes = self._space, self._tracked, self._writes
-        if not writes:
+        space, tracked, writes, ranges = self._space, self._tracked, self._writes, self._ranges
+        if not writes and ranges is None:
             space.check("not_applied")
             return self._read_only()
         if space.shut_out:
             await space.gate.passed()
         space.check("not_applied")
+        if ranges is not None:
+            await self._writer.allow_range_deletes(len(ranges))
         transactions, sequencer = self._writer.transactions, self._sequencer
         for scan in self._scans or ():
             scan.settle()
-        points, spans = (tracked.points.keys(), tracked.spans) if self._serializable else (writes.keys(), None)
+        own = None if ranges is None else ranges.spans
+        points, spans = (tracked.points.keys(), tracked.spans) if self._serializable else (writes.keys(), own)
         after = tracked.seq
         if sequencer.last_seq != after:
             after = await transactions.check_ahead(tracked, points, spans)
@@ -394,6 +401,8 @@ class Transaction:
             transactions.check(tracked, points, spans, after)
 
         check()
+        if ranges is not None:
+            return await sequencer.batch(ranges.before(rows_of(writes)), check)
         [(key, write), *more] = writes.items()
         row = None if more else own_row(write)
         if row is None:
@@ -405,11 +414,7 @@ class Transaction:
         """Nothing was written: it cannot conflict, and is durable when all that it may have read is."""
         if self._tracked.evicted == "reopened":
             raise self._writer.transactions.evicted(self._tracked)
-        group = self._group
-        if group is None:
-            group = CommitGroup()
-            group.resolve()
-        return handle_of(self._seq, self._point().now_ms, group, NoRowsHandle)
+        return handle_of(self._seq, self._point().now_ms, self._group or CommitGroup.resolved(), NoRowsHandle)
 
     def rollback(self) -> None:
         """Give it up: nothing is applied. Idempotent; nothing happens after a commit."""
@@ -420,7 +425,7 @@ class Transaction:
     def _end(self) -> None:
         self._writer.transactions.end(self._tracked)
         if self._turn is not None:
-            if self._turn.key in self._writes:
+            if self._writes_to(self._turn.key):
                 self._space.turns.give(self._turn)
             else:
                 self._space.turns.give_up(self._turn)
@@ -448,6 +453,9 @@ class Transaction:
 
     # ---- parts
 
+    def _writes_to(self, key: bytes) -> bool:
+        return key in self._writes or (self._ranges is not None and key in self._ranges)
+
     @property
     def is_open(self) -> bool:
         """Whether it takes calls: neither committed nor given up."""
@@ -464,7 +472,7 @@ class Transaction:
     def _evicted(self, writes: bool = False) -> None:
         """It is not followed any more: raise if it has written, or does now. Else it reads on, and what it reads does
         not matter to anybody."""
-        if writes or self._writes or self._tracked.evicted == "reopened":
+        if writes or self._writes or self._ranges is not None or self._tracked.evicted == "reopened":
             self._conflict = conflict = self._writer.transactions.evicted(self._tracked)
             raise conflict
         self._serializable = False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
 from slate_async.engine.write.batch import BatchRows
+from slate_async.errors import InvalidError
 from slate_async.merge_operators.guarded import Guarded, needed
-from slate_async.types import DELETE, PUT
+from slate_async.types import DELETE, MERGE, PUT
 
 
 class OwnRow(NamedTuple):
@@ -91,3 +93,18 @@ def rows_of(writes: dict[bytes, OwnWrite]) -> BatchRows:
     nbytes = sum(map(len, keys)) + sum(len(row.value) for row in rows)
     kinds = bytes(row.kind for row in rows)
     return BatchRows(keys, [row.value for row in rows], kinds, lives if any(lives) else None, nbytes)
+
+
+def take_rows(writes: dict[bytes, OwnWrite], rows: BatchRows, merging: Guarded | None) -> None:
+    """Write all of ``rows``, which are checked and have their times to live. Raises `InvalidError` for other rows than
+    of single keys."""
+    lives = rows.ttls_ms or repeat(None)
+    for key, value, kind, life in zip(rows.keys, rows.values, rows.kinds, lives, strict=False):
+        if kind == MERGE:
+            add_operand(writes, key, OwnRow(value, MERGE, life), merging)
+            continue
+        if kind not in (PUT, DELETE) or (kind == DELETE and value):
+            raise InvalidError(
+                "a batch with rows of maps has only rows of single keys beside them", outcome="not_applied"
+            )
+        writes[key] = (None, None) if kind == DELETE else (value, life)

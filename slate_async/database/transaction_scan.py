@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
@@ -12,19 +13,21 @@ from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.source import SnapshotReads
 from slate_async.engine.transactions.tracked_reads import TrackedReads
 from slate_async.errors import ClosedError, InvalidError
+from slate_async.types import Row
 
 
 class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
     """``async for key, value in scan``, once; an asynchronous context manager too.
 
-    own: the transaction's writes in the range, in scan order; ``None`` is a delete
+    parts: of the range, in the order of keys: where stored rows count, because the transaction deletes no range there
+    own: the transaction's writes in the range; ``None`` is a delete
     tracked: what the transaction has read, ``None`` if it does not matter
     """
 
     def __init__(
         self,
         source: SnapshotReads,
-        span: KeyRange,
+        parts: Sequence[KeyRange],
         own: Sequence[tuple[bytes, bytes | OwnOperands | None]],
         reverse: bool,
         limit: int | None,
@@ -35,24 +38,47 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
         source.begun += 1
-        self._span = span
-        self._own = list(reversed(own))  # the next one last
+        self._parts = parts
+        self._left_parts = list(parts if reverse else reversed(parts))  # the next one last
+        self._own = sorted(own, key=itemgetter(0), reverse=not reverse)  # the next one last
         self._reverse = reverse
         self._left = limit
         self._check = check
         self._tracked = tracked
         self._ended = ended
-        stored_limit = None if limit is None else limit + len(own)
-        point = source.point(False)
-        self._scan = Scan(point, span, source.yield_budget, source.check, source.same_point, reverse, stored_limit)
-        self._pairs = None if tracked is not None and point.view.may_expire else aiter(self._scan)
-        self._rows = self._scan.rows()  # of which a scan of pairs begins none
+        self._source = source
+        self._stored_limit = None if limit is None else limit + len(own)
+        self._scan: Scan | None = None
+        self._pairs: AsyncIterator[tuple[bytes, bytes]] | None = None
+        self._rows: AsyncIterator[Row] | None = None
+        self._next_part()
         self._next: tuple[bytes, bytes] | None = None
-        self._stored_ended = False
         self._last: bytes | None = None
         self._exhausted = False
         self._dropped = False
         self._cut = 0
+
+    def _next_part(self) -> None:
+        """Read on in the next part of the range, if there is one."""
+        self._pairs = self._rows = None
+        self._stored_ended = not self._left_parts
+        if self._stored_ended:
+            return
+        source = self._source
+        point = source.point(False)
+        self._scan = Scan(
+            point,
+            self._left_parts.pop(),
+            source.yield_budget,
+            source.check,
+            source.same_point,
+            self._reverse,
+            self._stored_limit,
+        )
+        if self._tracked is not None and point.view.may_expire:
+            self._rows = self._scan.rows()
+        else:
+            self._pairs = aiter(self._scan)
 
     def _without_prefix(self, nbytes: int) -> Self:
         """The same scan, whose keys are given from byte ``nbytes`` on."""
@@ -67,7 +93,7 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         if self._dropped:
             raise ClosedError("the scan is closed", outcome="not_applied")
         while self._left != 0 and not self._exhausted:
-            if self._next is None and not self._stored_ended:
+            while self._next is None and not self._stored_ended:
                 await self._advance()
                 self._check()
             pair = self._take()
@@ -86,11 +112,17 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
     async def _advance(self) -> None:
         if self._pairs is not None:
             self._next = await anext(self._pairs, None)
-        elif (row := await anext(self._rows, None)) is not None:
+        elif self._rows is not None and (row := await anext(self._rows, None)) is not None:
             self._next = (row.key, row.value)
             if row.expire_time is not None and self._tracked is not None:
                 self._tracked.expires(row.key, round(row.expire_time * 1000))
-        self._stored_ended = self._next is None
+        if self._next is None:
+            await self._close_part()
+            self._next_part()
+
+    async def _close_part(self) -> None:
+        if self._scan is not None:
+            await self._scan.aclose()
 
     def _take(self) -> tuple[bytes, bytes | None] | None:
         """The next key in order; an own write stands for the stored row of its key."""
@@ -112,16 +144,20 @@ class TransactionScan(AsyncIterator[tuple[bytes, bytes]]):
         try:
             self._ended(self)
         finally:
-            await self._scan.aclose()
+            await self._close_part()
 
     def settle(self) -> None:
         """What has been taken of it counts as read."""
         if self._tracked is None or (self._last is None and not self._exhausted):
             return
-        start, end = self._span
-        if self._last is not None and not self._exhausted:
-            start, end = (self._last, end) if self._reverse else (start, self._last + b"\0")
-        self._tracked.add_range(start, end)
+        last = None if self._exhausted else self._last
+        for start, end in self._parts:
+            if last is None:
+                self._tracked.add_range(start, end)
+            elif self._reverse:
+                self._tracked.add_range(max(start or b"", last), end)
+            else:
+                self._tracked.add_range(start, last + b"\0" if end is None else min(end, last + b"\0"))
 
     def drop(self) -> None:
         """The transaction is over."""

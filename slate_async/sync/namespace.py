@@ -14,6 +14,7 @@ from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.history_reads import HistoryReads
 from slate_async.sync.map import MapView
+from slate_async.sync.write_handle import WriteHandle
 from slate_async.sync.writes import Writes
 
 K = TypeVar("K")
@@ -69,6 +70,6 @@ class Namespace(NamespaceReads, Writes):
         """The namespace ``name`` in this one. Without ``default_ttl`` that of this one counts."""
         return Namespace(self._loop, self._namespace.namespace(name, default_ttl=default_ttl))
 
-    def clear(self) -> int:
-        """Delete all that is in the namespace at this call, namespaces and maps in it included; how many rows."""
-        return self._loop.run(self._namespace.clear)
+    def clear(self, *, await_durable: bool = True) -> WriteHandle:
+        """Delete all that is in the namespace, namespaces and maps in it included, in one step."""
+        return WriteHandle(self._loop, self._loop.run(self._namespace.clear, await_durable=await_durable))

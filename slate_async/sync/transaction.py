@@ -109,6 +109,15 @@ class Transaction:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         self._loop.call(self._transaction.delete, key)
 
+    def delete_range(self, start: BytesLike | None, end: BytesLike | None) -> None:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) when the transaction commits; ``None`` is
+        unbounded."""
+        self._loop.call(self._transaction.delete_range, start, end)
+
+    def delete_prefix(self, prefix: BytesLike) -> None:
+        """Remove all keys that begin with ``prefix`` when the transaction commits."""
+        self._loop.call(self._transaction.delete_prefix, prefix)
+
     def commit(self) -> WriteHandle:
         """Apply its writes in one step, if nothing that it depends on was written since it began; else
         `ConflictError`."""

@@ -1,4 +1,4 @@
-"""Deleting a range of keys, key by key in bounded batches."""
+"""Deleting a range of keys, key by key in bounded batches, where there are no range deletes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,16 @@ class ScansAndWrites(Protocol):
         """See `slate_async.Db.write`."""
 
 
-async def delete_rows(database: ScansAndWrites, span: KeyRange) -> int:
-    """Delete the rows that are in ``span`` at the call; how many. Returns once that is durable.
+async def delete_rows(database: ScansAndWrites, span: KeyRange) -> WriteHandle:
+    """Delete the rows that are in ``span`` at the call; the handle of the last batch.
 
     Batches become visible one after the other. A row that is written meanwhile stays or goes. May be called again after
     an error."""
-    deleted, last, batch = 0, None, WriteBatch()
+    batch = WriteBatch()
     async with aclosing(database.scan(*span)) as scan:
         async for key, _ in scan:
             batch.delete(key)
-            deleted += 1
             if len(batch) == BATCH_ROWS or batch.nbytes >= BATCH_BYTES:
-                last = await database.write(batch, await_durable=False)
+                await database.write(batch, await_durable=False)
                 batch.clear()
-    if len(batch):
-        last = await database.write(batch, await_durable=False)
-    if last is not None:
-        await last.durable()
-    return deleted
+    return await database.write(batch, await_durable=False)

@@ -238,12 +238,22 @@ class Namespace(NamespaceReads[WriterReads]):
         `Db.transact`."""
         return self._transact.transact(function, retries, isolation, await_durable, self._make)
 
-    def clear(self) -> Coroutine[Any, Any, int]:
-        """Delete all that is in the namespace at this call, namespaces and maps in it included; how many rows.
+    def clear(self, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+        """Delete all that is in the namespace, namespaces and maps in it included, in one step: as `delete_range` of
+        all of it.
 
-        Rows are deleted in batches, so others see it become emptier. A row that is written meanwhile stays or goes.
-        Returns once that is durable. After an error call it again."""
-        return delete_rows(self._writes, whole(self._prefix))
+        A database without a write-ahead log has no range deletes. There the rows that are there at this call are
+        deleted in batches: others see the namespace become emptier, and a row that is written meanwhile stays or goes.
+        After an error call it again"""
+        if self._reads.writer.state.manifest.wal_enabled:
+            return self.delete_range(None, None, await_durable=await_durable)
+        return self._clear_by_key(await_durable)
+
+    async def _clear_by_key(self, await_durable: bool) -> WriteHandle:
+        handle = await delete_rows(self._writes, whole(self._prefix))
+        if await_durable:
+            await handle.durable()
+        return handle
 
     def __repr__(self) -> str:
         return f"<Namespace {self._prefix!r}>"

@@ -11,6 +11,7 @@ from slate_async.database.transaction import Transaction
 from slate_async.database.transaction_scan import TransactionScan
 from slate_async.database.transaction_space import TransactionSpace
 from slate_async.engine.read.bounds import key_range
+from slate_async.engine.write.range_rows import prefixed_end, range_of_prefix, range_to_delete
 from slate_async.types import Row
 
 
@@ -74,3 +75,15 @@ class NamespaceTransaction(Transaction):
     def delete(self, key: BytesLike) -> None:
         """Remove ``key`` when the transaction commits; no error if it is not there."""
         super().delete(self._prefix + key_bytes(key))
+
+    def delete_range(self, start: BytesLike | None, end: BytesLike | None) -> None:
+        """Remove all keys from ``start`` (inclusive) to ``end`` (exclusive) when the transaction commits; ``None`` is
+        the namespace's own bound."""
+        self._delete_own(*range_to_delete(start, end))
+
+    def delete_prefix(self, prefix: BytesLike) -> None:
+        """Remove all keys that begin with ``prefix`` when the transaction commits."""
+        self._delete_own(*range_to_delete(*range_of_prefix(prefix)))
+
+    def _delete_own(self, first: bytes, until: bytes) -> None:
+        self._delete_range(key_bytes(self._prefix + first), prefixed_end(until, self._prefix))

@@ -53,6 +53,13 @@ class CommitGroup:
         self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
+    @classmethod
+    def resolved(cls) -> CommitGroup:
+        """One that is durable: of what writes nothing while nothing else waits."""
+        group = cls()
+        group.resolve()
+        return group
+
     @property
     def waiting(self) -> int:
         """How many waiters came."""

@@ -167,10 +167,7 @@ class Sequencer:
 
     def _empty_handle(self) -> WriteHandle:
         """The handle of a batch without rows: durable when everything before it is."""
-        group = self.newest_group
-        if group is None:
-            group = CommitGroup()
-            group.resolve()
+        group = self.newest_group or CommitGroup.resolved()
         return handle_of(self.last_seq, self.tick(), group, NoRowsHandle)
 
     async def _admit(self, nbytes: int, check: Callable[[], None] | None = None) -> None:
