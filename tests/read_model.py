@@ -18,7 +18,7 @@ from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.passing import Passing
 from slate_async.storage.sst.reader import SstReader
-from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
+from slate_async.types import DELETE, MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
 from tests.support.rows import R, columns_of, rows_of
 
 T = TypeVar("T")
@@ -135,6 +135,16 @@ class FakeTable:
         if key[:1] < b"b" and not any(row.key == key for row in self.rows):
             return None  # the filter says no; for other keys it is wrong
         return self._find(key, max_seq) if key in self._cached or (reading and self.sync) else NEEDS_IO
+
+    def chain(self, key: bytes, hashed: int, max_seq: int, most: int, reading: int) -> list[RowHit] | NeedsIO:
+        newest = self.probe(key, hashed, max_seq, bool(reading))
+        if newest is None or newest is NEEDS_IO:
+            return NEEDS_IO if newest is NEEDS_IO else []
+        found: list[RowHit] = []
+        for row in self.rows:
+            if row.key == key and row.seq <= max_seq and (not found or found[-1].kind == MERGE):
+                found.append(RowHit(*row[1:]))
+        return NEEDS_IO if len(found) > most else found
 
     def around(self, key: bytes, most_rows: int) -> None:
         """It has no blocks."""

@@ -12,6 +12,7 @@ set_union  members, each: u32 little-endian length, bytes all members, ascending
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -62,7 +63,9 @@ class AddI64:
 
     def fold(self, operands: Sequence[bytes]) -> bytes:
         """See `MergeOperator`."""
-        return pack_i64(sum(map(unpack_i64, operands)))
+        if any(len(operand) != I64_BYTES for operand in operands):
+            return pack_i64(sum(map(unpack_i64, operands)))  # which says what is wrong
+        return pack_i64(sum(struct.unpack(f"<{len(operands)}q", b"".join(operands))))
 
     def apply(self, base: bytes | None, operands: Sequence[bytes]) -> bytes:
         """See `MergeOperator`."""

@@ -104,6 +104,11 @@ class CoveredView(ReadView):
                 return found
         return None
 
+    def chain(self, key: bytes, max_seq: int) -> list[RowHit] | NeedsIO:
+        """See `ReadView`."""
+        found, floor = super().chain(key, max_seq), self.covers.floor(key, max_seq)
+        return found if found is NEEDS_IO or not floor else [hit for hit in found if hit.seq >= floor]
+
     def _candidates(self, key: bytes, floor: int) -> list[Table]:
         """The tables that may hold a row of ``key`` of number ``floor`` or above, newest first."""
         found = (run.find(key) for run in self._levels)

@@ -27,7 +27,7 @@ def merged_hit(merging: Guarded, key: bytes, chain: Iterable[RowHit], now_ms: in
     """The live row that ``chain`` makes, ``None`` if there is none. Raises `MergeError`."""
     operands: list[RowHit] = []
     base: RowHit | None = None
-    number = 0
+    number, expire_ms = 0, NO_EXPIRY
     for hit in chain:
         number = number or hit.seq
         if hit.kind != MERGE:
@@ -35,10 +35,11 @@ def merged_hit(merging: Guarded, key: bytes, chain: Iterable[RowHit], now_ms: in
             break
         if hit.expire_ms > now_ms:
             operands.append(hit)
+            if hit.expire_ms < expire_ms:
+                expire_ms = hit.expire_ms
     if not operands:
         return base if base is None or not merging.numbered_by_newest else base._replace(seq=number)
     newest = operands[0]
-    expire_ms = min(hit.expire_ms for hit in operands)
     if base is not None:
         expire_ms = min(expire_ms, base.expire_ms)
     values = [hit.value for hit in reversed(operands)]

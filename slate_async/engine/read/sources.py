@@ -52,6 +52,10 @@ class TableSource(Protocol):
         """The keys around ``key`` that one block alone may hold, of about ``most_rows`` rows at most; ``None`` if there
         are none, or that is not known."""
 
+    def chain(self, key: bytes, key_hash: int, max_seq: int, most: int, reading: int) -> list[RowHit] | NeedsIO:
+        """The newest version up to ``max_seq``, and behind an operand the older ones, down to the newest that is none;
+        `NEEDS_IO` as of `probe`, and of more than ``most``. ``reading``: so many blocks may be read without waiting."""
+
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
         """As `probe`, reading what is missing; concurrent reads of one block share one request."""
 

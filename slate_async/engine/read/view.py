@@ -17,7 +17,7 @@ from slate_async.engine.read.hot import HotRanges, HotReads
 from slate_async.engine.read.live import LiveRows, live_hit, live_value
 from slate_async.engine.read.many import find_many, load_tables
 from slate_async.engine.read.merge import MergedRows, Stream
-from slate_async.engine.read.operands import hit_at
+from slate_async.engine.read.operands import hit_at, merged_hit
 from slate_async.engine.read.shares import Shares
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import MemtableStream, RunStream
@@ -25,10 +25,15 @@ from slate_async.merge_operators.guarded import Guarded
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
-from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
+from slate_async.types import MAX_SEQ, MERGE, NEEDS_IO, NeedsIO, RowHit
 
 KEYS_PER_STEP = 256
 """Keys that `ReadView.get_many` looks for in memory before it looks whether others want a turn: about 0.1 ms."""
+
+MOST_CHAINED = 4_096
+"""Versions of a key that are gathered at once, in about 2 ms. More are read as a scan reads them."""
+READ_AT_ONCE = 2
+"""Blocks of a level that a merge reads without waiting."""
 
 
 class Pin:
@@ -200,8 +205,38 @@ class ReadView:
         live = None if hit is None else live_hit(hit, now_ms)
         return await self._get_merged(key, seen, now_ms) if live is NEEDS_IO else live
 
+    def chain(self, key: bytes, max_seq: int) -> list[RowHit] | NeedsIO:
+        """The versions of ``key`` up to ``max_seq`` that a merge wants, newest first, if they are in memory or can be
+        read without waiting, and are not many; each source is asked once. Never suspends."""
+        found: list[RowHit] = []
+        for memtable in self.memtables:
+            part = memtable.chain(key, max_seq, MOST_CHAINED - len(found))
+            if part is NEEDS_IO:
+                return NEEDS_IO
+            found += part
+            if part and part[-1].kind != MERGE:
+                return found
+        hashed = key_hash(key) if self._levels else 0
+        for run in self._levels:
+            table = run.find(key)
+            if table is None:
+                continue
+            part = table.source.chain(key, hashed, max_seq, MOST_CHAINED - len(found), READ_AT_ONCE)
+            if part is NEEDS_IO:
+                return NEEDS_IO
+            found += part
+            if part and part[-1].kind != MERGE:
+                return found
+        return found
+
     async def _get_merged(self, key: bytes, max_seq: int, now_ms: int) -> RowHit | None:
         """The live row of ``key``, whose newest version is an operand. Raises `MergeError`."""
+        if self._yield_budget.exhausted():
+            pin = self.pin()
+            await self._yield_budget.yield_now()
+            del pin
+        if self._merging is not None and (chain := self.chain(key, max_seq)) is not NEEDS_IO:
+            return merged_hit(self._merging, key, chain, now_ms)
         pin = self.pin()
         rows = self.live_rows(KeyRange(key, key + b"\0"), now_ms=now_ms, max_seq=max_seq)
         try:

@@ -20,7 +20,8 @@ from slate_async.codec.arrays import numbers_of
 from slate_async.codec.columns import Columns, concat
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.ordering import order_of
-from slate_async.storage.memtable.memtable import STEP_ROWS, Memtable
+from slate_async.storage.memtable.memtable import Memtable
+from slate_async.storage.memtable.spans import STEP_ROWS
 
 INLINE_ROWS = 2048
 INLINE_BYTES = 1 << 20

@@ -6,6 +6,7 @@ and a plain row costs an append nothing."""
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,11 @@ class Marks:
         return not self._kinds and not self._expire
 
     @property
+    def kinds(self) -> bytearray:
+        """The kinds of the first rows; all others are puts."""
+        return self._kinds
+
+    @property
     def expires(self) -> bool:
         """Whether any row expires."""
         return bool(self._expire)
@@ -49,6 +55,20 @@ class Marks:
         if expire_ms != NO_EXPIRY:
             self._fill_expiries(row)
             self._expire.append(expire_ms)
+
+    def added(
+        self, first: int, keys: Iterable[bytes], values: Iterable[bytes], kinds: Iterable[int], expires: Iterable[int]
+    ) -> dict[bytes, bytes | int]:
+        """`add` the rows from ``first`` on that are not plain. Of each key the value of its newest row if that is
+        plain, else its number."""
+        latest: dict[bytes, bytes | int] = {}
+        for row, (key, value, kind, expire_ms) in enumerate(zip(keys, values, kinds, expires, strict=True), first):
+            if kind or expire_ms != NO_EXPIRY:
+                self.add(row, kind, expire_ms, value)
+                latest[key] = row
+            else:
+                latest[key] = value
+        return latest
 
     def plain(self, row: int) -> bool:
         """Whether ``row`` is a put that does not expire."""

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -34,8 +33,9 @@ from slate_async.runtime.untracked import untracked
 from slate_async.storage.memtable.freeing import free
 from slate_async.storage.memtable.marks import Marks
 from slate_async.storage.memtable.order import SortedKeys
-from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey, values_of
-from slate_async.storage.memtable.spans import spans
+from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey, values_at, values_of
+from slate_async.storage.memtable.seen_from import with_seen_from
+from slate_async.storage.memtable.spans import STEP_ROWS, spans
 from slate_async.storage.memtable.steps import Steps
 from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RangeDelete, RowHit, RowPage
 
@@ -44,14 +44,10 @@ ROW_OVERHEAD_BYTES = 224
 columns and the key's place in the sorted order (measured on CPython 3.11, rounded up). Not counted: about 100 bytes a
 row of a table that is scanned or asked for older versions, for its `RowsByKey`."""
 
-STEP_ROWS = 256
-"""With `STEP_BYTES` the bounds of one conversion step: a tenth of a millisecond for small rows that have left the
-processor's cache. Several conversions may take a step in one turn of the loop; and for so few rows numpy does not give
-up the interpreter, which a worker would then keep for longer than the step takes."""
-
 INDEX_STEP_ROWS = 2048
 """Rows whose keys are gathered in one step: 0.3 ms, 0.5 ms of keys that were there."""
 
+FEW_ROWS = 12
 ORDER_STEP_ROWS = 512
 FIRST_BATCH_ROWS = 32
 SCAN_STEP_ROWS = 1024
@@ -220,22 +216,12 @@ class Memtable:
         if expires is None and kinds.count(PUT) == count:
             self.latest.update(zip(keys, values, strict=True))
         else:
-            self._extend_marked(row, keys, values, kinds, repeat(NO_EXPIRY, count) if expires is None else expires)
+            lives = repeat(NO_EXPIRY, count) if expires is None else expires
+            self.latest.update(self._marks.added(row, keys, values, kinds, lives))
         self._keys.extend(keys)
         self._values.extend(values)
         self.last_seq = seqs[1]
         self.nbytes += sum(map(len, keys)) + sum(map(len, values)) + count * ROW_OVERHEAD_BYTES
-
-    def _extend_marked(
-        self, row: int, keys: Iterable[bytes], values: Iterable[bytes], kinds: Iterable[int], expires: Iterable[int]
-    ) -> None:
-        """What `_extend` does for the keys of rows some of which are not plain."""
-        for number, (key, value, kind, expire_ms) in enumerate(zip(keys, values, kinds, expires, strict=True), row):
-            if kind or expire_ms != NO_EXPIRY:
-                self._marks.add(number, kind, expire_ms, value)
-                self.latest[key] = number
-            else:
-                self.latest[key] = value
 
     def _refuse(self, seq: int) -> None:
         if self.frozen:
@@ -289,6 +275,27 @@ class Memtable:
             return NEEDS_IO
         row = self._by_key.row(key, end)
         return None if row == NO_ROW else self._hit(row)
+
+    def chain(self, key: bytes, max_seq: int, most: int) -> list[RowHit] | NeedsIO:
+        """What `get` finds, and behind an operand the older versions down to the newest that is none: found together,
+        for each is behind the one that replaced it. `NEEDS_IO` also of more than ``most``."""
+        if key not in self.latest:
+            return []
+        end = self.row_after(max_seq)
+        if not self._indexes(end):
+            return NEEDS_IO
+        newest = self._by_key.row(key, end)
+        rows = [] if newest == NO_ROW else self._by_key.chains([newest], self._marks.kinds, most)
+        if len(rows) > most:
+            return NEEDS_IO
+        return [self._hit(row) for row in rows] if len(rows) < FEW_ROWS else self._hits(rows)
+
+    def _hits(self, rows: list[int]) -> list[RowHit]:
+        """As `_hit` of each, in half the time where they are many."""
+        at, marks = np.array(rows, np.int64), self._marks
+        expires = [NO_EXPIRY] * len(rows) if (found := marks.expiries_of(at)) is None else found.tolist()
+        numbers = (column.tolist() for column in (at + self._ahead.of(at), marks.kinds_of(at), self._create.of(at)))
+        return [*map(RowHit, values_at(self._values, rows), next(numbers), next(numbers), expires, next(numbers))]
 
     def _latest_of(self, row: int) -> bytes | int:
         """What ``latest`` says of a key whose newest row is ``row``."""
@@ -484,17 +491,10 @@ class Memtable:
                 return
             rows = self._by_key.each(keys, self.row_after(max_seq))
             if self._marks.operands:
-                rows = self._by_key.chains(rows, self._marks.kind)
-            yield from map(_judged, self.pieces(rows, reverse=reverse))
+                rows = self._by_key.chains(rows, self._marks.kinds)
+            yield from map(with_seen_from, self.pieces(rows, reverse=reverse))
             if reverse:
                 end = keys[0]
             else:
                 start = keys[-1] + b"\0"
             count = min(4 * count, SCAN_STEP_ROWS)
-
-
-def _judged(newest: Columns) -> Columns:
-    """``newest``, one version of each key, with what can be said of `Columns.seen_from`."""
-    if newest.expire_ms is not None or not len(newest) or np.any(newest.kinds != PUT):
-        return newest
-    return replace(newest, seen_from=int(newest.seqs.max()))

@@ -6,9 +6,10 @@ whole row, look here. Rows are added at the first such read, in steps, so a tabl
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import itemgetter
 
@@ -65,16 +66,18 @@ class RowsByKey:
             row = self._older.get(row, NO_ROW)
         return row
 
-    def chains(self, rows: list[int], kind_of: Callable[[int], int]) -> list[int]:
-        """``rows`` and, behind each that is an operand, the older ones of its key down to the first that is none."""
+    def chains(self, rows: list[int], kinds: bytearray, most: int = sys.maxsize) -> list[int]:
+        """``rows`` and, behind each that is an operand, the older ones of its key down to the first that is none; only
+        some of them if they are more than ``most``. ``kinds``: of the first rows; others are no operands."""
         found: list[int] = []
+        older, known = self._older, len(kinds)
         for newest in rows:
             row = newest
-            while row != NO_ROW:
+            while row != NO_ROW and len(found) <= most:
                 found.append(row)
-                if kind_of(row) != MERGE:
+                if row >= known or kinds[row] != MERGE:
                     break
-                row = self._older.get(row, NO_ROW)
+                row = older.get(row, NO_ROW)
         return found
 
     def _rows_from(self, newest: int) -> list[int]:
@@ -101,3 +104,8 @@ def values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[b
     """What ``latest`` has of each of ``keys``. Most of that is waiting for memory; in one loop of the interpreter's own
     the processor waits for several at a time, which takes half as long as a list comprehension."""
     return itemgetter(*keys)(latest) if len(keys) > 1 else [latest[key] for key in keys]
+
+
+def values_at(values: list[bytes], rows: list[int]) -> Sequence[bytes]:
+    """The ``values`` of two ``rows`` or more."""
+    return itemgetter(*rows)(values)

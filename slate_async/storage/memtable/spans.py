@@ -10,6 +10,11 @@ from slate_async.codec.arrays import Offsets
 STEP_BYTES = 1 << 20
 """Keys and values of one piece, about a millisecond of work to convert. A single row may exceed it."""
 
+STEP_ROWS = 256
+"""With `STEP_BYTES` the bounds of one conversion step: a tenth of a millisecond for small rows that have left the
+processor's cache. Several conversions may take a step in one turn of the loop; and for so few rows numpy does not give
+up the interpreter, which a worker would then keep for longer than the step takes."""
+
 
 def spans(ends: Offsets) -> list[tuple[int, int]]:
     """The rows cut so that each piece holds about `STEP_BYTES`, or one row. No rows make one empty piece.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from slate_async.errors import CorruptionError
 from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.index import Index
@@ -63,3 +64,9 @@ def stored_blocks(index: Index, numbers: Sequence[int], data: bytes, base: int) 
     view = memoryview(data)
     offsets, sizes, crcs = index.offsets, index.stored_bytes, index.crcs
     return [StoredBlock(view[offsets[n] - base : offsets[n] - base + sizes[n]], offsets[n], crcs[n]) for n in numbers]
+
+
+def check_rows(rows: int, index: Index, number: int, object_name: str) -> None:
+    """Raises `CorruptionError` unless the block has as many rows as ``index`` says."""
+    if rows != index.rows[number]:
+        raise CorruptionError("block and index differ in rows", object_name=object_name, offset=index.offsets[number])

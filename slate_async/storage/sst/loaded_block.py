@@ -10,7 +10,7 @@ from __future__ import annotations
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.sst.block_rows import BlockRows
-from slate_async.types import PUT, RowHit
+from slate_async.types import MERGE, PUT, RowHit
 
 _OBJECT_OVERHEAD_BYTES = 2200
 _ROW_OVERHEAD_BYTES = 22
@@ -71,6 +71,19 @@ class LoadedBlock:
             if raw.key(row) != key:
                 return -1
         return row
+
+    def chain(self, key: bytes, max_seq: int, found: list[RowHit]) -> bool:
+        """Append to ``found`` what `find` finds, and behind an operand the older versions down to the newest that is
+        none. Whether the next block may go on with them."""
+        row = self.find(key, max_seq)
+        if row < 0 or row == self.rows:
+            return row >= 0
+        stop = self.raw.lower_bound(key + b"\0")
+        for hit in self.raw.hits(row, stop):
+            found.append(hit)
+            if hit.kind != MERGE:
+                return False
+        return stop == self.rows
 
     def hit(self, row: int) -> RowHit:
         """What a point read returns for ``row``."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
 from slate_async.codec.columns import Columns
-from slate_async.storage.format.sst import SstMeta
+from slate_async.storage.format.sst import SstFooter, SstMeta
 
 
 class Override(NamedTuple):
@@ -28,3 +29,10 @@ class Override(NamedTuple):
         seq, create_ms = self
         stats = replace(meta.stats, min_seq=seq, max_seq=seq, min_create_ms=create_ms, max_create_ms=create_ms)
         return replace(meta, stats=stats)
+
+
+def cache_owner(database_id: UUID, object_id: bytes, size: int, footer: SstFooter, override: Override | None) -> bytes:
+    """What tells the blocks of an SST, with the numbers that count, from all others in a cache."""
+    seq = 0 if override is None else override.seq
+    numbers = size.to_bytes(8, "little") + footer.directory_crc.to_bytes(4, "little") + seq.to_bytes(8, "little")
+    return database_id.bytes + object_id + numbers

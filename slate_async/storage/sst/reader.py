@@ -28,9 +28,9 @@ from slate_async.storage.format.separate_blocks import open_each
 from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.storage.sst.around import Around
 from slate_async.storage.sst.cache import BlockCache
-from slate_async.storage.sst.fitting import raw_bytes_of, stored_blocks
+from slate_async.storage.sst.fitting import check_rows, raw_bytes_of, stored_blocks
 from slate_async.storage.sst.loaded_block import LoadedBlock
-from slate_async.storage.sst.override import Override
+from slate_async.storage.sst.override import Override, cache_owner
 from slate_async.storage.sst.passing import Passing
 from slate_async.storage.sst.pieces import in_pieces
 from slate_async.storage.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
@@ -166,6 +166,22 @@ class SstReader:
                 return block.hit(row)
             number = self._next(meta, number, key) if row >= 0 else None
         return None
+
+    def chain(self, key: bytes, key_hash: int, max_seq: int, most: int, reading: int) -> list[RowHit] | NeedsIO:
+        """See `slate_async.engine.read.sources.TableSource.chain`."""
+        meta = self._known()
+        if meta is None:
+            return NEEDS_IO
+        found: list[RowHit] = []
+        self.used, number = True, self._candidate(meta, key, key_hash)
+        while number is not None and len(found) <= most:
+            block = self._cache.get(self._owner, number, count_miss=False)
+            if block is None and reading:
+                block, reading = self._block_sync(meta, number), reading - 1
+            if block is None:
+                return NEEDS_IO
+            number = self._next(meta, number, key) if block.chain(key, max_seq, found) else None
+        return NEEDS_IO if len(found) > most else found
 
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
         """The newest version of ``key`` numbered ``max_seq`` or lower, tombstones and expired rows included.
@@ -399,8 +415,7 @@ class SstReader:
                 return [self._decode_one(meta, run[0], data)]
             blocks = []
             for number, (raw, seen_from) in zip(run, open_each(parts, object_name=self.key), strict=True):
-                if raw.rows != index.rows[number]:
-                    raise _differ_in_rows(self.key, index.offsets[number])
+                check_rows(raw.rows, index, number, self.key)
                 blocks.append(self._loaded(raw, seen_from))
             if raw_bytes > OFFLOAD_BYTES:  # only scans read so much, and they want more of a block
                 for block in blocks:
@@ -416,8 +431,7 @@ class SstReader:
     def _decode_one(self, meta: SstMeta, number: int, stored: bytes) -> LoadedBlock:
         at, crc = meta.index.offsets[number], meta.index.crcs[number]
         raw = open_block(stored, object_name=self.key, offset=at, expected_crc=crc)
-        if raw.rows != meta.index.rows[number]:
-            raise _differ_in_rows(self.key, at)
+        check_rows(raw.rows, meta.index, number, self.key)
         return self._loaded(raw)
 
     def _loaded(self, raw: RawBlock, seen_from: int | None = None) -> LoadedBlock:
@@ -440,15 +454,7 @@ class SstReader:
         meta = await self._read_meta(tail, footer)
         if self._global is not None:
             meta = self._global.of_meta(meta)
-        owner = b"".join(
-            (
-                self._database_id.bytes,
-                self._object_id,
-                self.size.to_bytes(8, "little"),
-                footer.directory_crc.to_bytes(4, "little"),
-                (0 if self._global is None else self._global.seq).to_bytes(8, "little"),
-            )
-        )
+        owner = cache_owner(self._database_id, self._object_id, self.size, footer, self._global)
         if not start:
             decode_header(tail, object_name=self.key, database_id=self._database_id, object_id=self._object_id)
             await self._keep_whole(meta, owner, tail)
@@ -492,7 +498,3 @@ class SstReader:
         if result.offset != offset or len(result.data) != length:
             raise CorruptionError(f"{len(result.data)} bytes came for {length}", object_name=self.key, offset=offset)
         return result.data
-
-
-def _differ_in_rows(object_name: str, offset: int) -> CorruptionError:
-    return CorruptionError("block and index differ in rows", object_name=object_name, offset=offset)

@@ -9,11 +9,13 @@ import pytest
 
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Table
+from slate_async.engine.read import view as view_module
 from slate_async.errors import InternalError
 from slate_async.merge_operators.guarded import Guarded
 from slate_async.merge_operators.registry import merge_operator
 from slate_async.runtime.gather import AT_ONCE, gather
 from slate_async.runtime.yield_budget import CALLS_PER_LOOK
+from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
@@ -218,6 +220,30 @@ async def test_operands_are_merged_with_what_lies_below() -> None:
     assert await view.get_many([b"a", b"b"], 0) == [b"123", None]
     assert await view.get_many([b"a"], 0, 2) == [b"12"]
     assert not view.pinned
+
+
+async def test_operands_in_memory_and_read_blocks_are_gathered_without_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = memtable(*(Version(b"k", b"%d," % seq, seq, MERGE) for seq in range(50, 60)))
+    stored = [
+        table([Version(b"k", b"%d," % seq, seq, MERGE) for seq in range(first, first + 10)]) for first in (40, 30)
+    ]
+    base = table([Version(b"k", b"base,", 1), Version(b"k", b"hidden", 0, MERGE)])
+    append = Guarded(merge_operator("append"))
+    view = ReadView([memory], stored, [Run((base,))], yield_budget=exhausted_budget(), merging=append)
+    value = b"base," + b"".join(b"%d," % seq for seq in range(30, 60))
+    wanted = RowHit(value, 59, PUT, NO_EXPIRY, 0)
+    assert await view.get(b"k", 0) == wanted  # nothing of the tables is loaded
+    for source in (*map(fake, stored), fake(base)):
+        await source.get(b"k", key_hash(b"k"), MAX_SEQ)
+    scans: list[object] = []
+    live_rows = view.live_rows
+    monkeypatch.setattr(view, "live_rows", lambda *span, **how: (scans.append(span), live_rows(*span, **how))[1])
+    assert await view.get(b"k", 0) == wanted
+    assert await view.get_many([b"k", b"l"], 0) == [value, None]
+    assert scans == []
+    monkeypatch.setattr(view_module, "MOST_CHAINED", 30)
+    assert await view.get(b"k", 0) == wanted
+    assert len(scans) == 1
 
 
 async def test_operands_are_refused_without_an_operator() -> None:

@@ -14,10 +14,10 @@ from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.errors import InternalError, InvalidError
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
 from slate_async.storage.memtable.conversion import INLINE_BYTES, INLINE_ROWS, JOINED_PIECES
-from slate_async.storage.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS
+from slate_async.storage.memtable.memtable import FIRST_BATCH_ROWS
 from slate_async.storage.memtable.order import BLOCK_KEYS, SortedKeys
-from slate_async.storage.memtable.spans import STEP_BYTES
-from slate_async.types import DELETE, MAX_SEQ, PUT, RowHit
+from slate_async.storage.memtable.spans import STEP_BYTES, STEP_ROWS
+from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
 
 T = TypeVar("T")
 
@@ -98,6 +98,21 @@ def test_batch_equals_single_appends(keys: list[bytes], with_expiry: bool) -> No
         for key in (b"a", b"b", b"c", b"z"):
             assert one.get(key, seq) == many.get(key, seq) == replayed.get(key, seq)
     assert one.nbytes == many.nbytes == replayed.nbytes
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_operands_are_found_together_down_to_their_base(count: int) -> None:
+    table = Memtable()
+    for seq in range(1, count + 1):
+        put(table, b"k", b"%d" % seq, 10 * seq, kind=PUT if seq == 2 else MERGE, expire_ms=[NO_EXPIRY, 77][seq % 2])
+        put(table, b"other", b"", 10 * seq + 5)
+    hits = [table.get(b"k", 10 * seq) for seq in range(count, 0, -1)]
+    assert table.chain(b"k", MAX_SEQ, count) == hits[:-1]
+    assert table.chain(b"k", 10 * count - 1, count) == hits[1:-1]
+    assert table.chain(b"k", 20, count) == hits[-2:-1]
+    assert table.chain(b"k", 10, count) == hits[-1:]
+    assert table.chain(b"k", 9, count) == table.chain(b"none", MAX_SEQ, count) == []
+    assert table.chain(b"k", MAX_SEQ, count - 2) is NEEDS_IO
 
 
 def test_rows_that_are_not_plain_between_plain_ones() -> None:

@@ -16,7 +16,7 @@ from slate_async.storage.format.filter import key_hash
 from slate_async.storage.format.sst import EncodedSst, likely_meta_bytes
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.reader import TAIL_BYTES, SstReader
-from slate_async.types import NEEDS_IO, RowHit
+from slate_async.types import MERGE, NEEDS_IO, RowHit
 from tests.support.rows import (
     DATABASE,
     OBJECT,
@@ -143,6 +143,29 @@ async def test_versions_of_one_key_over_many_blocks() -> None:
         assert await got(reader, b"hot", seq) == hit(rows[401 - seq])
     assert await got(reader, b"hot", 0) is None
     assert await got(reader, b"z") == hit(rows[-1])
+
+
+async def test_operands_are_found_together_down_to_their_base() -> None:
+    operands = [R(b"hot", b"%d" % seq * 9, seq, MERGE, 10**6 + seq) for seq in range(400, 7, -1)]
+    rows = [R(b"a"), *operands, R(b"hot", b"base", 7), R(b"hot", b"hidden", 6, MERGE), R(b"i", b"", 9, MERGE), R(b"z")]
+    store = CountingStore()
+    reader = reader_of(store, sst_of(rows, block_bytes=700))
+
+    def chain(key: bytes, max_seq: int = LATEST, most: int = 1_000) -> object:
+        return reader.chain(key, key_hash(key), max_seq, most, 0)
+
+    assert chain(b"hot") is NEEDS_IO
+    await scanned(reader, None, None)
+    reads = len(store.reads)
+    assert chain(b"hot") == [hit(row) for row in rows[1:395]]
+    assert chain(b"hot", 100) == [hit(row) for row in rows[301:395]]
+    assert chain(b"hot", 7) == [hit(rows[394])]
+    assert chain(b"hot", 6) == [hit(rows[395])]
+    assert chain(b"hot", 5) == chain(b"h") == []
+    assert chain(b"a") == [hit(rows[0])]
+    assert chain(b"i") == [hit(rows[-2])]
+    assert (chain(b"hot", most=394), chain(b"hot", most=393)) == (chain(b"hot"), NEEDS_IO)
+    assert len(store.reads) == reads
 
 
 async def test_concurrent_gets_of_one_block_share_a_read() -> None:
