@@ -108,4 +108,5 @@ def values_of(latest: dict[bytes, bytes | int], keys: list[bytes]) -> Sequence[b
 
 def values_at(values: list[bytes], rows: list[int]) -> Sequence[bytes]:
     """The ``values`` of two ``rows`` or more."""
-    return itemgetter(*rows)(values)
+    found: Sequence[bytes] = itemgetter(*rows)(values)
+    return found

@@ -83,7 +83,7 @@ class LoadedBlock:
             found.append(hit)
             if hit.kind != MERGE:
                 return False
-        return stop == self.rows
+        return bool(stop == self.rows)
 
     def hit(self, row: int) -> RowHit:
         """What a point read returns for ``row``."""
