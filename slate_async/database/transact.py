@@ -22,8 +22,9 @@ from slate_async.engine.read.live import live_value
 from slate_async.engine.transactions.condition import Condition
 from slate_async.engine.write.batch import BatchRows, BatchStep
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
+from slate_async.engine.write.errors import raise_not_applied
 from slate_async.engine.write.open_transactions import TransactionStats, shown_key
-from slate_async.errors import ConflictError, InvalidError
+from slate_async.errors import ConflictError, InvalidError, SlateError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, RowHit
 
 T = TypeVar("T")
@@ -177,14 +178,17 @@ class Transact:
         space.check("not_applied")
         self._stats.updates += 1
         queued = self._queued(key)
-        made = None if queued else self._update_now(key, function, life_ms)
-        if made is None:
+        try:
+            made = None if queued else self._update_now(key, function, life_ms)
+            if made is None:
 
-            async def in_turn() -> UpdateHandle:
-                made = self._update_now(key, function, life_ms) if queued and not space.shut_out else None
-                return await self._update(key, function, life_ms) if made is None else made
+                async def in_turn() -> UpdateHandle:
+                    made = self._update_now(key, function, life_ms) if queued and not space.shut_out else None
+                    return await self._update(key, function, life_ms) if made is None else made
 
-            made = await self._in_turn(key, in_turn)
+                made = await self._in_turn(key, in_turn)
+        except SlateError as error:
+            raise_not_applied(error)
         await self.settled(made, await_durable)
         return made
 
@@ -194,7 +198,10 @@ class Transact:
         """An update of ``key`` by ``attempt``, which may read and write other keys, and applies the transaction."""
         self.space.check("not_applied")
         self._stats.updates += 1
-        made = await self._in_turn(key, lambda: self._until_applied(attempt))
+        try:
+            made = await self._in_turn(key, lambda: self._until_applied(attempt))
+        except SlateError as error:
+            raise_not_applied(error)
         await self.settled(made, await_durable)
         return made
 
@@ -277,9 +284,12 @@ class Transact:
 
         async def run(tx: Transaction) -> WriteHandle:
             take_rows(tx._writes, rows, tx._writer.state.merging)
-            for step in steps:
-                await step(tx)
-            return await tx._apply()
+            try:
+                for step in steps:
+                    await step(tx)
+                return await tx._apply()
+            except SlateError as error:
+                raise_not_applied(error)
 
         handle = await self.transact(run, RETRIES, "serializable", False)
         await self.settled(handle, await_durable)
@@ -294,18 +304,21 @@ class Transact:
         space = self.space
         space.check("not_applied")
         self._stats.conditional += 1
-        made = None if self.space.shut_out else self._write_now(key, value, life_ms, condition)
-        if made is None:
 
-            async def attempt(tx: Transaction) -> WriteHandle:
-                self._judge(key, condition, await tx._read_row(key))
-                if value is None:
-                    tx.delete(key)
-                else:
-                    tx.put(key, value, ttl=math.inf if life_ms is None else life_ms / 1000)
-                return await tx._apply()
+        async def attempt(tx: Transaction) -> WriteHandle:
+            self._judge(key, condition, await tx._read_row(key))
+            if value is None:
+                tx.delete(key)
+            else:
+                tx.put(key, value, ttl=math.inf if life_ms is None else life_ms / 1000)
+            return await tx._apply()
 
-            made = await self._until_applied(attempt)
+        try:
+            made = None if self.space.shut_out else self._write_now(key, value, life_ms, condition)
+            if made is None:
+                made = await self._until_applied(attempt)
+        except SlateError as error:
+            raise_not_applied(error)
         await self.settled(made, await_durable)
         return made
 

@@ -19,8 +19,9 @@ from slate_async.database.transaction import Transaction
 from slate_async.engine.transactions.condition import PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.commit_group import WriteHandle
+from slate_async.engine.write.errors import raise_not_applied
 from slate_async.engine.write.reads import WriterReads
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, SlateError
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -282,7 +283,10 @@ class Map(MapReads[K, V]):
         """Whether the map is known to have no index."""
         plain, kind = self._plain, self._kind
         if plain.allowed is None:
-            stored = kind.catalogue_of(await self._rows.get(kind.layout.catalogue, False))
+            try:
+                stored = kind.catalogue_of(await self._rows.get(kind.layout.catalogue, False))
+            except SlateError as error:
+                raise_not_applied(error)
             if plain.allowed is None:
                 plain.allowed = not stored
         return plain.allowed
@@ -295,9 +299,12 @@ class Map(MapReads[K, V]):
 
         async def run(tx: Transaction) -> tuple[WriteHandle, T]:
             rows = IndexedRows(kind, tx, self._default_ttl)
-            await rows.admit()
-            result = await write(rows)
-            return (tx._apply_now() or await tx._apply()), result
+            try:
+                await rows.admit()
+                result = await write(rows)
+                return (tx._apply_now() or await tx._apply()), result
+            except SlateError as error:
+                raise_not_applied(error)
 
         handle, result = await transact.transact(run, RETRIES, "serializable", False)
         await transact.settled(handle, await_durable)

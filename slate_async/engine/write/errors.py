@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
 from slate_async.storage.manifest.edits.protocol import DestroyedError
@@ -45,6 +46,19 @@ def refused(cause: BaseException) -> SlateError:
     )
     error.__cause__ = cause
     return error
+
+
+def raise_not_applied(error: SlateError) -> NoReturn:
+    """Raise ``error``, which ended a write before its rows were applied, with that outcome.
+
+    One that has none is of a read on the way, and others may be given the same one: it is raised anew."""
+    if error.outcome is not None:
+        raise error
+    made = type(error).__new__(type(error), *error.args)
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.outcome = "not_applied"
+    raise made from error
 
 
 @contextmanager

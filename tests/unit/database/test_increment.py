@@ -9,6 +9,8 @@ import pytest
 import slate_async as slate
 from slate_async.merge_operators.values import pack_i64, unpack_i64
 from slate_async.objectstore.protocol import ObjectStore
+from tests.engine import Kind, StoreInHand, contents, memory_store, open_db, settle, starts
+from tests.unit.database.away import SHORT, back, failed, outages
 
 
 async def test_it_returns_the_new_number(db: slate.Db) -> None:
@@ -55,6 +57,43 @@ async def test_a_retry_of_a_cancelled_one_counts_once(db: slate.Db) -> None:
         await task
     assert await db.increment(b"n", token=b"t") == 1
     assert await db.get(b"n") == pack_i64(1)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_retry_of_one_whose_outcome_is_unknown_counts_once(kind: Kind, landed: bool) -> None:
+    """Number and token are in the same batch, so the log holds both or none."""
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        assert await db.increment(b"n", 5, token=b"t0") == 5
+        assert await db.get_many([b"n", b"t1"]) == [
+            pack_i64(5),
+            None,
+        ]  # so that it is in memory where the log holds SSTs
+        store.down, store.landing = True, lambda key: landed and key.startswith(("log/", "sst/"))
+        (sent,) = starts(db.increment(b"n", 2, token=b"t1"))
+        assert await failed(sent) == "unknown"
+        store.down = False
+        await back(db)
+        assert await db.get(b"n") == pack_i64(7 if landed else 5)
+        assert [await db.increment(b"n", 2, token=b"t1") for _ in range(2)] == [7, 7]
+    async with open_db(store, kind) as db:  # as a client asks the service that comes next
+        assert await db.increment(b"n", 2, token=b"t1") == 7
+        assert await db.increment(b"n", 2, token=b"t2") == 9
+        assert await contents(db) == {b"n": pack_i64(9), b"t0": pack_i64(5), b"t1": pack_i64(7), b"t2": pack_i64(9)}
+
+
+async def test_a_retry_answers_when_what_it_repeats_is_durable() -> None:
+    store = StoreInHand(memory_store())
+    async with open_db(store) as db:
+        await db.put(b"other", b"")
+        store.hold = True
+        first, again = starts(db.increment(b"n", token=b"t"), db.increment(b"n", token=b"t"))
+        await settle()
+        assert await db.get(b"t") == pack_i64(1)
+        assert not first.done()
+        assert not again.done()
+        store.release()
+        assert [await first, await again] == [1, 1]
 
 
 async def test_number_and_token_expire_by_themselves(db: slate.Db) -> None:

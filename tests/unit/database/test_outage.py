@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from tests.engine import CONTIGUOUS, Kind, contents, on, open_db, runtime, starts, until
+from tests.engine import CONTIGUOUS, EPOCHS, Kind, contents, on, open_db, runtime, starts, until
 from tests.unit.database.away import SHORT, back, failed, out, outages
 
 
@@ -342,3 +342,56 @@ async def test_what_a_range_delete_hid_is_back_when_it_is_undone() -> None:
         snapshot.close()
     async with open_db(store) as again:
         assert await contents(again) == {b"a": b"1"}
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_write_whose_read_gets_no_answer_is_certainly_not_applied(kind: Kind) -> None:
+    """Whoever waits for the same read is told of a read."""
+    store = outages()
+    async with open_db(store, kind) as db:
+        await db.put(b"n", b"1")
+        people = db.map("people", key=str, value=dict[str, str], indexes=[slate.Index("mail", unique=True)])
+        await people.put("ann", {"mail": "a@b"})
+        await db.flush(l0=True)
+    async with open_db(store, kind, **SHORT) as db:
+        people = db.map("people", key=str, value=dict[str, str], indexes=[slate.Index("mail", unique=True)])
+        without = db.map("people", key=str, value=dict[str, str])  # which has to see whether it has indexes
+        batch = slate.WriteBatch()
+        people.within(batch).put("bob", {"mail": "b@b"})
+        store.down, store.away = True, lambda key: key.startswith(("sst/", "log/"))
+        writes = starts(
+            db.put(b"n", b"2", if_absent=True),
+            db.delete(b"n", if_value=b"1"),
+            db.update(b"n", lambda value: value),
+            db.touch(b"n", ttl=60),
+            db.increment(b"n"),
+            db.increment(b"m", token=b"n"),
+            people.put("ann", {"mail": "c@b"}),
+            people.delete("ann"),
+            without.put("bob", {}),
+            db.write(batch),
+        )
+        (read,) = starts(db.get(b"n"))
+        assert [await failed(write) for write in writes] == ["not_applied"] * len(writes)
+        assert await failed(read) is None
+        assert db.status().last_seq == 2 or db.metrics()["db.writes"] == 0
+        store.down = False
+        assert await db.get(b"n") == b"1"
+        assert await people.get("ann") == {"mail": "a@b"}
+
+
+async def test_a_write_whose_read_finds_damage_is_certainly_not_applied() -> None:
+    async with open_db(outages(), merge_operator="json_merge_patch") as db:
+        await db.put(b"n", b"no JSON")
+        await db.merge(b"n", b"{}")
+        for write in (
+            db.put(b"n", b"2", if_value=b"1"),
+            db.update(b"n", lambda value: value),
+            db.increment(b"m", token=b"n"),
+        ):
+            with pytest.raises(slate.MergeError) as caught:
+                await write
+            assert (caught.value.outcome, caught.value.key) == ("not_applied", b"n")
+        with pytest.raises(slate.MergeError) as caught:
+            await db.get(b"n")
+        assert caught.value.outcome is None

@@ -183,6 +183,77 @@ async def test_what_runs_alone_may_use_updates_and_transactions_itself(monkeypat
         assert await contents(db) == {b"n": b"x", b"m": b"1", b"p": b"3", b"o1": b"", b"o2": b"", b"o3": b""}
 
 
+async def test_while_one_runs_alone_transactions_updates_and_conditional_writes_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transact, "ALONE_AFTER", 1)
+    async with open_db(memory_store()) as db:
+        alone, go_on, runs = asyncio.Event(), asyncio.Event(), 0
+
+        async def loses_once(tx: slate.Transaction) -> None:
+            nonlocal runs
+            runs += 1
+            tx.put(b"n", b"%d" % (number_of(await tx.get(b"n")) + 1))
+            if runs == 1:
+                await db.put(b"n", b"10", await_durable=False)
+            else:
+                alone.set()
+                await go_on.wait()
+
+        async def writes() -> None:
+            async with db.transaction() as tx:
+                tx.put(b"n", b"%d" % (number_of(await tx.get(b"n")) + 1))
+
+        (running,) = starts(db.transact(loses_once))
+        await alone.wait()
+        await db.put(b"plain", b"")  # waits for nobody
+        spoilers = starts(
+            db.update(b"n", one_more),
+            db.transact(increment),
+            db.increment(b"i", token=b"t"),
+            db.put(b"n", b"absent", if_value=b"10"),
+            db.put(b"m", b"", if_absent=True),
+            db.delete(b"plain", if_value=b""),
+            writes(),
+        )
+        await asyncio.sleep(0.02)
+        assert await contents(db) == {b"n": b"10", b"plain": b""}
+        assert not any(spoiler.done() for spoiler in spoilers)
+        go_on.set()
+        await running
+        done = await asyncio.gather(*spoilers, return_exceptions=True)
+        conflicts = [result for result in done if isinstance(result, slate.ConflictError)]
+        assert all(conflict.key == b"n" for conflict in conflicts)
+        assert not [result for result in done if isinstance(result, BaseException) and result not in conflicts]
+        assert (runs, db.metrics()["transactions.alone"]) == (2, db.metrics()["transactions.alone"])
+        assert {b"m", b"i", b"t", b"n"} == set(await contents(db))
+
+
+async def test_between_attempts_passes_a_random_part_of_a_pause_that_doubles() -> None:
+    async with open_db(memory_store()) as db:
+        clock, pauses = db._transact.space.runtime.clock, list[float]()
+        sleep = clock.sleep
+
+        async def noted(seconds: float) -> None:
+            pauses.append(seconds)
+            await sleep(0)
+
+        async def spoiled(tx: slate.Transaction) -> None:
+            await tx.get(b"n")
+            tx.put(b"n", b"mine")
+            await db.put(b"n", b"theirs", await_durable=False)
+
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(slate.ConflictError):
+            patched.setattr(clock, "sleep", noted)
+            await db.transact(spoiled, retries=40)
+        pauses = [pause for pause in pauses if pause]
+        most = [min(0.05, 0.001 * 2**attempt) for attempt in range(1, 41)]
+        assert len(pauses) == len(set(pauses)) == 40
+        assert all(0 < pause < limit for pause, limit in zip(pauses, most, strict=True))
+        assert max(pauses) > 0.03
+        assert min(pauses[10:]) < 0.02
+
+
 async def test_one_that_runs_alone_for_too_long_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transact, "ALONE_AFTER", 1)
     async with open_db(memory_store(), transaction_lifetime_ms=50) as db:
