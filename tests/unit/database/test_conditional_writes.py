@@ -61,6 +61,27 @@ async def test_an_expired_row_is_absent(db: slate.Db, clock: ManualClock) -> Non
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])
+async def test_its_row_lives_as_long_as_any_other(
+    db: slate.Db, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, in_one_step: bool
+) -> None:
+    if not in_one_step:
+        monkeypatch.setattr(Transact, "_write_now", lambda *arguments: None)
+    first = await db.put(b"k", b"1", if_absent=True, ttl=10)
+    row = await db.get_row(b"k")
+    assert row is not None
+    assert row.expire_time == (clock.wall_ms + 10_000) / 1000
+    second = await db.put(b"k", b"1", if_seq=first.seq)
+    row = await db.get_row(b"k")
+    assert row is not None
+    assert row.expire_time is None
+    await db.put(b"k", b"2", if_seq=second.seq, ttl=5)
+    clock.wall_ms += 5_000
+    await refused(db.put(b"k", b"3", if_seq=second.seq + 1), b"k", "absent")
+    await refused(db.delete(b"k", if_value=b"2"), b"k", "absent")
+    await db.put(b"k", b"3", if_absent=True)
+
+
+@pytest.mark.parametrize("in_one_step", [True, False])
 async def test_of_many_at_once_one_gets_the_key(monkeypatch: pytest.MonkeyPatch, in_one_step: bool) -> None:
     store = memory_store()
     async with open_db(store) as db:

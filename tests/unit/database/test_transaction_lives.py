@@ -64,6 +64,44 @@ async def test_one_that_nobody_ends_keeps_nothing_in_memory_beyond_its_lifetime(
             forgotten.put(b"a", b"3")
 
 
+async def test_one_that_is_too_old_goes_when_another_begins() -> None:
+    async with open_db(memory_store(), transaction_lifetime_ms=50) as db:
+        forgotten = db.transaction()
+        await forgotten.get(b"a")
+        await asyncio.sleep(0.06)
+        db.transaction()
+        metrics = db.metrics()
+        assert (metrics["transactions.open"], metrics["transactions.evicted"]) == (1, 1)
+
+
+async def test_that_many_have_begun_is_bounded() -> None:
+    async with open_db(memory_store(), transaction_memory_bytes=1 << 20) as db:
+        many = [db.transaction() for _ in range(3_000)]
+        metrics = db.metrics()
+        assert metrics["transactions.tracked_bytes"] <= 1 << 20
+        assert metrics["transactions.open"] + metrics["transactions.evicted"] == len(many)
+        many[-1].put(b"a", b"1")
+        await many[-1].commit()
+
+
+async def test_the_one_that_has_read_most_goes_first() -> None:
+    async with open_db(memory_store(), transaction_memory_bytes=1 << 20) as db:
+        oldest, greedy, youngest = (db.transaction() for _ in range(3))
+        for tx in (oldest, greedy, youngest):
+            await tx.get(b"a")
+            tx.put(b"sum", b"")
+
+        async def read_on() -> None:
+            for number in range(20_000):
+                await greedy.get(b"%08d" % number)
+
+        with pytest.raises(slate.ConflictError) as caught:
+            await read_on()
+        assert caught.value.reason == "too_large"
+        await oldest.commit()
+        await youngest.commit()
+
+
 async def test_what_is_kept_for_old_ones_is_bounded(kind: Kind) -> None:
     async with open_db(memory_store(), kind, transaction_memory_bytes=1 << 20) as db:
         old = db.transaction()
@@ -223,6 +261,19 @@ async def ingest(store: Any, db: slate.Db, *parts: Sequence[str]) -> None:
         await job.commit(wait=False)
         await db.confirm()
         await job.wait()
+
+
+async def test_rows_before_an_ingest_are_not_forgotten_for_it(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        await db.put(b"a", b"1")
+        tx = db.transaction()
+        assert await tx.get(b"a") == b"1"
+        tx.put(b"a", b"mine")
+        await db.put(b"a", b"theirs", await_durable=False)
+        await ingest(store, db, ("x", "z"))
+        failed = await conflict(tx)
+        assert (failed.key, failed.reason) == (b"a", "written")
 
 
 async def test_an_ingest_conflicts_with_what_it_may_have_written(kind: Kind) -> None:

@@ -133,6 +133,12 @@ async def test_a_namespace_merges_its_own_keys(appending: slate.Db) -> None:
     await space.write(batch)
     assert await space.get(b"a") == b"123"
     assert await appending.get(b"a") is None
+    short = appending.namespace("n", default_ttl=60)
+    async with short.transaction() as tx:
+        tx.merge(b"b", b"1")
+        tx.merge(b"c", b"1", ttl=30)
+    rows = [await short.get_row(key) for key in (b"b", b"c")]
+    assert [round(row.expire_time - row.create_time) for row in rows if row and row.expire_time] == [60, 30]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -234,6 +234,23 @@ async def test_what_a_scan_has_not_reached_is_not_read(db: slate.Db) -> None:
                 await db.delete(b"zz")
 
 
+async def test_what_a_scan_has_reached_counts_while_it_is_open(db: slate.Db) -> None:
+    """Also of a commit of one row, which takes no waiting."""
+    await fill(db, b"b", b"d", b"f")
+    await db.put(b"zz", b"", await_durable=False)  # so that there is room for rows that come
+    for key, meets in ((b"c", True), (b"e", False)):
+        tx = db.transaction(await_durable=False)
+        scan = tx.scan()
+        assert [(await anext(scan))[0] for _ in range(2)] == [b"b", b"d"]
+        tx.put(b"sum", b"2")
+        await db.put(key, b"phantom", await_durable=False)
+        if meets:
+            assert (await conflict(tx)).key == key
+            await db.delete(key, await_durable=False)
+        else:
+            await tx.commit()
+
+
 async def test_a_delete_and_an_absent_key_conflict_as_well(db: slate.Db) -> None:
     await fill(db, b"a")
     tx = db.transaction()
