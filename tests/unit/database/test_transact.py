@@ -219,7 +219,7 @@ async def test_while_one_runs_alone_transactions_updates_and_conditional_writes_
 
         (running,) = starts(db.transact(loses_once))
         await alone.wait()
-        await db.put(b"plain", b"")  # waits for nobody
+        await db.put(b"plain", b"", await_durable=False)  # waits for nobody
         spoilers = starts(
             db.update(b"n", one_more),
             db.transact(increment),
