@@ -9,8 +9,12 @@ from typing import Any
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.frontier import DONE, Frontier
+from slate_async.collections.core.names import MergedName
+from slate_async.collections.store.merged import Stored
 
 ZERO = Frontier([(0,)])
+FILE = MergedName(ZERO, Frontier([(10,)]), 2, "c" * 32)
+"""Of the second epoch."""
 
 
 def at(*numbers: int) -> Frontier:
@@ -23,6 +27,12 @@ def merged(name: str, lower: int, upper: int, rows: int = 1, **fields: Any) -> M
     bounds = Bounds(at(lower), at(upper), fields.pop("since", ZERO))
     given = {"keys": rows, "times": min(rows, 1), "diff_sum": rows, "nbytes": 0, "crc": 0, **fields}
     return MergedBatch(name, bounds, rows, **given)
+
+
+def of_file(stored: Stored) -> MergedBatch:
+    """What a version says of the file `FILE`."""
+    bounds = Bounds(at(0), at(10), at(0))
+    return MergedBatch(str(FILE), bounds, stored.rows, 1, 1, 0, stored.nbytes, stored.crc, stored.parts)
 
 
 def area_of(batches: Sequence[MergedBatch] = (), **fields: Any) -> Area:

@@ -235,12 +235,12 @@ async def _writing(estate: Estate, name: str, node: Node) -> None:
     await write(estate, node, name)
 
 
-def make_world(seed: int, keep_trace: bool, params: LakeParams) -> World:
-    """A world with the faults of ``params``."""
+def make_world(seed: int, keep_trace: bool, params: LakeParams, *, latency: tuple[float, float] = LATENCY) -> World:
+    """A world with the faults of ``params``; the store answers within ``latency`` seconds."""
     rng = derived_rng(seed, "world of a collection")
     return World(
         seed,
-        plan=FaultPlan(latency=LATENCY, delay=DELAY, lateness=(0.02, params.lateness)).scaled(params.faults),
+        plan=FaultPlan(latency=latency, delay=DELAY, lateness=(0.02, params.lateness)).scaled(params.faults),
         interleaving=rng.choice((Interleaving.DOMAINS, Interleaving.DOMAINS, Interleaving.FIFO)),
         offload=OffloadDelay(rng.choice((0.0, 0.01)), 0.0),
         keep_trace=keep_trace,

@@ -32,6 +32,8 @@ from tests.simulation.world import World
 
 SERVICES, STANDBYS = 2, 2
 TAKEOVER_MS = 300
+SOON = (0.0001, 0.001)
+"""Of a calm store: a round of nearly a hundred requests takes less time than work may wait."""
 LIMIT_SECONDS = 120
 """Patience doubles up to 64 times."""
 LAKE = "memory:/"
@@ -129,7 +131,7 @@ class ServicesPlay(LakePlay):
 
     async def _judge_progress(self) -> None:
         """Once nothing goes wrong any more, somebody has the role and takes in what was acknowledged."""
-        self.world.plan = replace(NO_FAULTS, latency=LATENCY)
+        self.world.plan = replace(NO_FAULTS, latency=SOON if self._calm_world else LATENCY)
         for _ in range(LIMIT_SECONDS):
             for node in list(self.world.nodes.values()):
                 node.thaw()
@@ -157,7 +159,9 @@ def _scenario(name: str, summary: str, *, calm: bool) -> Scenario:
     return Scenario(
         name,
         summary,
-        lambda seed, keep_trace: make_world(seed, keep_trace, _params(seed, calm=calm)),
+        lambda seed, keep_trace: make_world(
+            seed, keep_trace, _params(seed, calm=calm), latency=SOON if calm else LATENCY
+        ),
         lambda world: ServicesPlay(world, _params(world.seed, calm=calm), calm=calm).run(),
     )
 

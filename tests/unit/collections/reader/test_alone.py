@@ -20,8 +20,8 @@ from slate_async.collections.store.merged import MergedSource, MergedWriter
 from slate_async.errors import CorruptionError
 from tests.engine import InlineOffload, settle
 from tests.support.collection_bytes import BYTES
+from tests.support.merged_areas import FILE, of_file
 from tests.unit.collections.reader.conftest import Keeper, ReadLake, at, read
-from tests.unit.collections.store.test_merged import NAME, named
 
 T = TypeVar("T")
 ROWS = [(b"%03d" % number, number * 7 % 20, -1 if number % 5 == 0 else 1) for number in range(60)]
@@ -89,9 +89,9 @@ async def test_what_is_pending_is_added(lake: ReadLake) -> None:
 
 async def stored(lake: ReadLake, rows: list[tuple[bytes, int, int]], **options: int) -> MergedBatch:
     """``rows`` as they come, of which the version says that each has other data."""
-    writer = MergedWriter(lake.store, BYTES, NAME, InlineOffload(), **options)
+    writer = MergedWriter(lake.store, BYTES, FILE, InlineOffload(), **options)
     await writer.add(BYTES.batch(rows))
-    return replace(named(await writer.finish()), keys=len(rows))
+    return replace(of_file(await writer.finish()), keys=len(rows))
 
 
 async def alone(lake: ReadLake, batch: MergedBatch) -> list[bytes]:

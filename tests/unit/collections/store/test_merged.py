@@ -12,30 +12,22 @@ import pytest
 
 from slate_async.collections.codec.merged import GROUP_BYTES, GROUP_ROWS
 from slate_async.collections.core.area import MergedBatch
-from slate_async.collections.core.bounds import Bounds
-from slate_async.collections.core.names import MergedName
 from slate_async.collections.store import merged
 from slate_async.collections.store.merged import MergedSource, MergedWriter, Stored, delete_merged, list_merged
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from tests.engine import InlineOffload, StoreInHand
-from tests.support.collection_bytes import BYTES, UPDATES, frontier, many
+from tests.support.collection_bytes import BYTES, UPDATES, many
+from tests.support.merged_areas import FILE, of_file
 from tests.unit.collections.faults import next_put
-
-NAME = MergedName(frontier(0), frontier(10), 2, "c" * 32)
 
 
 async def written(store: StoreInHand, *batches: pa.RecordBatch, part_bytes: int = 1 << 30) -> MergedBatch:
     """``batches`` as one batch, and what a version says of it."""
-    writer = MergedWriter(store, BYTES, NAME, InlineOffload(), part_bytes=part_bytes)
+    writer = MergedWriter(store, BYTES, FILE, InlineOffload(), part_bytes=part_bytes)
     for batch in batches:
         await writer.add(batch)
-    return named(await writer.finish())
-
-
-def named(stored: Stored) -> MergedBatch:
-    bounds = Bounds(frontier(0), frontier(10), frontier(0))
-    return MergedBatch(str(NAME), bounds, stored.rows, 1, 1, 0, stored.nbytes, stored.crc, stored.parts)
+    return of_file(await writer.finish())
 
 
 async def opened(store: StoreInHand, batch: MergedBatch) -> MergedSource:
@@ -48,7 +40,7 @@ async def contents(store: StoreInHand, batch: MergedBatch) -> pa.Table:
 
 async def test_a_small_batch_is_one_object(store: StoreInHand) -> None:
     batch = await written(store, UPDATES)
-    assert [info.key async for info in store.list()] == [str(NAME)]
+    assert [info.key async for info in store.list()] == [str(FILE)]
     assert (batch.rows, batch.parts) == (4, 0)
     assert await contents(store, batch) == pa.Table.from_batches([UPDATES])
     assert (await opened(store, batch)).edges is None
@@ -64,7 +56,7 @@ async def test_a_large_batch_is_in_parts(
     pieces = [updates.slice(start, step) for start in range(0, updates.num_rows, step)]
     batch = await written(store, *pieces, part_bytes=200_000)
     assert batch.parts == 3
-    assert [put.key for put in store.puts] == [*(f"{NAME}.p{part:05}" for part in range(3)), str(NAME)]
+    assert [put.key for put in store.puts] == [*(f"{FILE}.p{part:05}" for part in range(3)), str(FILE)]
     assert await contents(store, batch) == pa.Table.from_batches([updates])
     source = await opened(store, batch)
     assert source.edges is not None
@@ -110,11 +102,11 @@ async def test_long_rows_make_small_row_groups(store: StoreInHand) -> None:
 
 
 async def test_a_batch_without_rows_has_no_object(store: StoreInHand) -> None:
-    writer = MergedWriter(store, BYTES, NAME, InlineOffload())
+    writer = MergedWriter(store, BYTES, FILE, InlineOffload())
     await writer.add(BYTES.empty())
     with pytest.raises(InvalidError, match="a batch without rows has no object"):
         await writer.finish()
-    source = await opened(store, named(Stored(0, 0, 0, 0)))
+    source = await opened(store, of_file(Stored(0, 0, 0, 0)))
     assert [table async for table in source.updates()] == []
 
 
@@ -137,7 +129,7 @@ async def test_a_put_that_fails_leaves_no_batch(store: StoreInHand, put: int) ->
     store.fail_before = fail
     with pytest.raises(UnavailableError):
         await written(store, many(300_000), part_bytes=200_000)
-    assert str(NAME) not in [info.key async for info in store.list()]
+    assert str(FILE) not in [info.key async for info in store.list()]
     next_put(store, None)
     batch = await written(store, many(300_000), part_bytes=200_000)
     assert await contents(store, batch) == pa.Table.from_batches([many(300_000)])
@@ -169,7 +161,7 @@ async def test_a_batch_that_is_not_as_the_version_says_is_corruption(
     store: StoreInHand, wrong: dict[str, Any], part_bytes: int
 ) -> None:
     batch = await written(store, many(300_000), part_bytes=part_bytes)
-    with pytest.raises(CorruptionError, match=str(NAME)):
+    with pytest.raises(CorruptionError, match=str(FILE)):
         await opened(store, replace(batch, **wrong))
 
 
@@ -177,7 +169,7 @@ async def test_listed_files_say_their_batch_and_epoch(store: StoreInHand) -> Non
     await written(store, many(300_000), part_bytes=200_000)
     await store.put("merged_batches/README", b"foreign")
     files = await list_merged(store, BYTES)
-    assert [file.key for file in files] == [str(NAME), *(f"{NAME}.p{part:05}" for part in range(3))]
-    assert {(file.batch, file.epoch) for file in files} == {(str(NAME), 2)}
+    assert [file.key for file in files] == [str(FILE), *(f"{FILE}.p{part:05}" for part in range(3))]
+    assert {(file.batch, file.epoch) for file in files} == {(str(FILE), 2)}
     await delete_merged(store, [file.key for file in files])
     assert [info.key async for info in store.list()] == ["merged_batches/README"]
