@@ -49,6 +49,10 @@ class Rocks:
                 batch.put(key, value)
             self._db.write(batch)
 
+    async def delete_range(self, start: bytes, end: bytes) -> None:
+        """Delete the keys from ``start`` (inclusive) to ``end`` (exclusive)."""
+        self._db.delete_range(start, end)
+
     async def flush(self) -> None:
         self._db.flush()
 
