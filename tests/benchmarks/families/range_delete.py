@@ -145,7 +145,7 @@ FAMILY = Family(
     ),
     one_round,
     notes=(
-        "10 million rows of 100 bytes in one run are deleted by one call, in the first round; the quick size has 200,000.",
+        "10 million rows of 100 bytes in one run go by one call, in the first round; the quick size has 200,000.",
         "1,000 range deletes lie between the keys that are read, and hide a tenth of the rows. No compaction runs.",
         "slatedb has no range deletes. rocksdict: as in the family get.",
     ),
