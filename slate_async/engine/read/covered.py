@@ -5,16 +5,14 @@ with it all older ones. Levels that hold nothing new enough are not asked. A sca
 before they are merged; it gives no first pages where a range delete may lie over what it reads.
 
 Reads of now remember of keys what holds for as long as the view does: that their newest row below the newest memtable
-is not hidden, or that there is none. Of the newest memtable they remember the very value that was found not to be
-hidden: while it is the key's newest, it is seen, because a view never gets further range deletes. So a key that is read
-again costs a look or two, and no search.
+is seen, or that nothing below it is. The newest memtable remembers which of its values are seen, and forgets those that
+are written over. So a key that is read again costs a look or two, and no search.
 
 A database without range deletes has plain views, and pays nothing.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from weakref import WeakSet
@@ -32,10 +30,9 @@ from slate_async.merge_operators.guarded import Guarded
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
+from slate_async.storage.memtable.remembered import Remembered
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RangeDelete, RowHit
 
-MOST_REMEMBERED = 32_768
-"""So many keys a view remembers that are not hidden, so many that are gone, and so many values."""
 FEW_NEWER = 64
 """So many new range deletes are put among the others one by one; with more of them all are laid out anew."""
 
@@ -58,13 +55,13 @@ class CoveredView(ReadView):
     ) -> None:
         super().__init__(memtables, tables, runs, yield_budget=yield_budget, max_seq=max_seq, hot=hot, merging=merging)
         self.covers = covers
-        self._free: set[bytes] = set()  # keys whose newest row below the newest memtable is seen
-        self._gone: set[bytes] = set()  # keys of which nothing below it is seen, and there was none to wait for
-        self._seen: dict[bytes, bytes] = {}  # values of the newest memtable that are seen
+        self._below: Remembered[bool] = Remembered()  # whether the newest row below the newest memtable is seen
         self._newest: Memtable | None = None  # if rows of it may be hidden by range deletes of its own
-        if memtables and memtables[0].range_count:
-            self.latest = {}
+        self._own_ranges = memtables[0].range_count if memtables else 0
+        if self._own_ranges:
             self._newest = memtables[0]
+            assert self._newest.seen is not None
+            self.latest = self._newest.seen.known
 
     # point reads
 
@@ -75,29 +72,12 @@ class CoveredView(ReadView):
 
     def look_below(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
         """See `ReadView`."""
-        if self._newest is not None:
-            found = self._newest.latest.get(key)
-            if found is not None:
-                return found if self._seen.get(key) is found else self._look_in_newest(self._newest, key)
-        if key not in self._free:
-            return None if key in self._gone else self._look_below_covered(key)
-        # HOT: copy of engine.read.view.ReadView.look_below; 70 ns, 2026-11-24
-        for table in self._older_memtables:
-            older = table.find(key, MAX_SEQ)
-            if older is not None:
-                return older
-        if not self._levels:
-            return None
-        hot = self._hot
-        stored = hot.rows.get(key)
-        if stored is not None:
-            return stored
-        spans = hot.whole
-        # HOT: copy of engine.read.key_spans.KeySpans.__contains__; 60 ns, 2026-11-24
-        at = bisect_right(spans.starts, key)
-        if at and key < spans.ends[at - 1]:
-            return None
-        return self._look_up_stored(key, MAX_SEQ)
+        if self._newest is not None and key in self._newest.latest:
+            return self._look_in_newest(self._newest, key)
+        seen = self._below.known.get(key)
+        if not seen:
+            return self._look_below_covered(key) if seen is None else None
+        return ReadView.look_below(self, key)
 
     def _look_in_newest(self, newest: Memtable, key: bytes) -> bytes | RowHit | NeedsIO | None:
         """The newest row of ``key``, which is in the newest memtable, unless that is hidden."""
@@ -109,8 +89,8 @@ class CoveredView(ReadView):
             if hit.seq < floor:
                 return None
         found = newest.find(key, MAX_SEQ)
-        if type(found) is bytes and (len(self._seen) < MOST_REMEMBERED or key in self._seen):
-            self._seen[key] = found
+        if type(found) is bytes and newest.seen is not None and newest.range_count == self._own_ranges:
+            newest.seen.add(key, found)
         return found
 
     def _look_below_covered(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
@@ -120,18 +100,15 @@ class CoveredView(ReadView):
             found = self._look_above(key, MAX_SEQ, floor)
             if found is NEEDS_IO:
                 return found
-            if found is None:
-                if len(self._gone) < MOST_REMEMBERED:
-                    self._gone.add(key)
-                return None
-        if len(self._free) < MOST_REMEMBERED:
-            self._free.add(key)
-        return found if floor else ReadView.look_below(self, key)
+            self._below.add(key, found is not None)
+            return found
+        self._below.add(key, True)
+        return ReadView.look_below(self, key)
 
     def undo(self, covers: Covers) -> None:
         """Rows have left memory; ``covers``: what is left of the range deletes."""
         self.covers = covers
-        self._free, self._gone, self._seen = set(), set(), {}
+        self._below.clear()
 
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:
         """See `ReadView`."""

@@ -74,7 +74,7 @@ class Sequencer:
         self._refusal: Callable[[], SlateError] | None = None
         self._pause: asyncio.Event | None = None
         self._nothing_leased = self._leased = Memtable()  # its limit is where the lease ends
-        self._append_next = self._leased.append_next
+        self._append_next: Callable[[bytes, bytes, int, int, int], int] = self._leased.append_next
         self._leased_group = memtables.group
 
     def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
@@ -273,7 +273,7 @@ class Sequencer:
         if room > 0 and self._admission.try_admit(room):
             table = self._leased = memtables.active.table
             table.limit = table.nbytes + room
-            self._append_next = table.append_next
+            self._append_next = table.appender()
             self._leased_group = memtables.group
 
     @property

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -26,16 +26,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.codec.arrays import binary_array, offsets_of
+from slate_async.codec.arrays import binary_array
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import InternalError, InvalidError
 from slate_async.runtime.untracked import untracked
 from slate_async.storage.memtable.freeing import free
 from slate_async.storage.memtable.marks import Marks
 from slate_async.storage.memtable.order import SortedKeys
+from slate_async.storage.memtable.remembered import Remembered, forget
 from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey, values_at, values_of
 from slate_async.storage.memtable.seen_from import with_seen_from
-from slate_async.storage.memtable.spans import STEP_ROWS, spans
+from slate_async.storage.memtable.spans import STEP_ROWS, pieces_of
 from slate_async.storage.memtable.steps import Steps
 from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RangeDelete, RowHit, RowPage
 
@@ -72,6 +73,7 @@ class Memtable:
         "latest",
         "limit",
         "nbytes",
+        "seen",
     )
 
     def __init__(self) -> None:
@@ -92,6 +94,8 @@ class Memtable:
         """Estimate of the memory held, in bytes: keys, values and `ROW_OVERHEAD_BYTES` per row."""
         self.limit = 0
         """`append_next` adds rows up to so many `nbytes`."""
+        self.seen: Remembered[bytes] | None = None
+        """With range deletes: newest values that readers found not to be hidden by them."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -135,8 +139,12 @@ class Memtable:
         self._ahead.add(row, seq - row)
         self.last_seq = seq - 1
         self.limit = sys.maxsize
-        self.append_next(key, value, kind, expire_ms, create_ms)
+        self.appender()(key, value, kind, expire_ms, create_ms)
         self.limit = limit
+
+    def appender(self) -> Callable[[bytes, bytes, int, int, int], int]:
+        """`append_next`, until the next batch."""
+        return self.append_next if self.seen is None else self.seen.forgetting(self.append_next)
 
     def append_next(self, key: bytes, value: bytes, kind: int, expire_ms: int, create_ms: int) -> int:
         """Add one row under the sequence number after `last_seq`, if it fits within `limit`: that number, or 0 if it
@@ -212,12 +220,13 @@ class Memtable:
             self._refuse(seqs[0])
         if len(values) != count or len(kinds) != count or (expires is not None and len(expires) != count):
             raise InternalError("the columns of a batch differ in length")
-        row = len(self._keys)
+        row, ranges = len(self._keys), self.range_count
         if expires is None and kinds.count(PUT) == count:
             self.latest.update(zip(keys, values, strict=True))
         else:
             lives = repeat(NO_EXPIRY, count) if expires is None else expires
             self.latest.update(self._marks.added(row, keys, values, kinds, lives))
+        self.seen = forget(self.seen, keys, self.range_count > ranges)
         self._keys.extend(keys)
         self._values.extend(values)
         self.last_seq = seqs[1]
@@ -238,6 +247,8 @@ class Memtable:
         taken_back = slice(rows, len(self._keys))
         self.nbytes -= sum(map(len, self._keys[taken_back])) + sum(map(len, self._values[taken_back]))
         self.nbytes -= (len(self._keys) - rows) * ROW_OVERHEAD_BYTES
+        if self.seen is not None:
+            self.seen.clear()
         undone = dict.fromkeys(self._keys[taken_back])
         del self._keys[taken_back], self._values[taken_back]
         self._marks.ranges = [row for row in self._marks.ranges if row < rows]
@@ -369,7 +380,7 @@ class Memtable:
         for low in range(start, stop, STEP_ROWS):
             high = min(stop, low + STEP_ROWS)
             rows = np.arange(low, high, dtype=np.int64)
-            yield from self._pieces(rows, self._keys[low:high], self._values[low:high])
+            yield from pieces_of(self._columns, rows, self._keys[low:high], self._values[low:high])
 
     def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
         """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
@@ -378,18 +389,7 @@ class Memtable:
         piece.
         """
         keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
-        yield from self._pieces(np.array(rows, np.int64), keys, values, reverse)
-
-    def _pieces(
-        self, rows: npt.NDArray[np.int64], keys: list[bytes], values: list[bytes], reverse: bool = False
-    ) -> Iterator[Columns]:
-        in_keys, in_values = offsets_of(keys), offsets_of(values)
-        cuts = spans(in_keys + in_values)
-        if len(cuts) == 1:
-            yield self._columns(rows, binary_array(keys, offsets=in_keys), binary_array(values, offsets=in_values))
-            return
-        for low, high in reversed(cuts) if reverse else cuts:
-            yield self._columns(rows[low:high], binary_array(keys[low:high]), binary_array(values[low:high]))
+        yield from pieces_of(self._columns, np.array(rows, np.int64), keys, values, reverse)
 
     def _columns(self, rows: npt.NDArray[np.int64], keys: pa.BinaryArray, values: pa.BinaryArray) -> Columns:
         return Columns(
