@@ -354,9 +354,8 @@ class Db(OpenDatabase[WriterReads]):
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check("not_applied")
-        if batch.ranges:
-            await self._writer.allow_range_deletes(batch.ranges)
-        handle = await self._sequencer.batch(batch)
+        check = await self._writer.allow_range_deletes(batch.ranges) if batch.ranges else None
+        handle = await self._sequencer.batch(batch, check)
         if await_durable:
             await handle.durable()
         elif self._reads.yield_budget.exhausted():

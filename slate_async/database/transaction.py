@@ -386,19 +386,19 @@ class Transaction:
         if space.shut_out:
             await space.gate.passed()
         space.check("not_applied")
-        if ranges is not None:
-            await self._writer.allow_range_deletes(len(ranges))
+        fits = None if ranges is None else await self._writer.allow_range_deletes(len(ranges))
         transactions, sequencer = self._writer.transactions, self._sequencer
         for scan in self._scans or ():
             scan.settle()
         own = None if ranges is None else ranges.spans
         points, spans = (tracked.points.keys(), tracked.spans) if self._serializable else (writes.keys(), own)
-        after = tracked.seq
-        if sequencer.last_seq != after:
-            after = await transactions.check_ahead(tracked, points, spans)
+        ahead = sequencer.last_seq != tracked.seq
+        after = await transactions.check_ahead(tracked, points, spans) if ahead else tracked.seq
 
         def check() -> None:
             transactions.check(tracked, points, spans, after)
+            if fits is not None:
+                fits()
 
         check()
         if ranges is not None:

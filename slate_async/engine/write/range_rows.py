@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from slate_async.arguments import BytesLike
 from slate_async.engine.read.bounds import key_range, successor_of_prefix
 from slate_async.engine.write.pins import WriterPins
@@ -56,25 +59,34 @@ def prefixed_end(until: bytes, prefix: bytes) -> bytes:
     return successor_of_prefix(prefix) or NO_END
 
 
-async def allow_range_deletes(state: WriterState, pins: WriterPins, driver: ManifestDriver, count: int) -> None:
+async def allow_range_deletes(
+    state: WriterState, pins: WriterPins, driver: ManifestDriver, count: int
+) -> Callable[[], None]:
     """Before ``count`` range deletes are applied: see that every release that reads the database knows them, and that
-    there are not too many. Raises `InvalidError`, `UnavailableError`, `FencedError`; nothing is applied then."""
-    manifest = state.manifest
-    if not manifest.wal_enabled:
+    there are not too many. Others may be applied meanwhile, so the step that applies these calls what is returned, and
+    that raises, too. Raises `InvalidError`, `UnavailableError`, `FencedError`; nothing is applied then."""
+    if not state.manifest.wal_enabled:
         raise InvalidError(
             "a database without a write-ahead log (wal_enabled=False) has no range deletes; delete key by key",
             outcome="not_applied",
         )
-    known = len(manifest.range_deletes or ()) + sum(entry.table.range_count for entry in state.memtables.entries())
+    _check_number(state, count)
+    if RANGE_DELETES_FEATURE not in state.manifest.required_features:
+        try:
+            async with pins.lock:
+                state.adopt(await pins.pin(await driver.commit(AllowRangeDeletes(state.epoch))))
+        except UnavailableError as error:
+            raise UnavailableError(f"the first range delete was not applied: {error}", outcome="not_applied") from error
+    return partial(_check_number, state, count)
+
+
+def _check_number(state: WriterState, count: int) -> None:
+    """Raise `UnavailableError` if there are too many with ``count`` more."""
+    stored = len(state.manifest.range_deletes or ())
+    known = stored + sum(entry.table.range_count for entry in state.memtables.entries())
     if known + count > MOST_RANGE_DELETES:
         raise UnavailableError(
             f"{known} range deletes wait to be used up by compaction, and there may be {MOST_RANGE_DELETES}; compact"
             " the database, or delete larger ranges",
             outcome="not_applied",
         )
-    if RANGE_DELETES_FEATURE not in manifest.required_features:
-        try:
-            async with pins.lock:
-                state.adopt(await pins.pin(await driver.commit(AllowRangeDeletes(state.epoch))))
-        except UnavailableError as error:
-            raise UnavailableError(f"the first range delete was not applied: {error}", outcome="not_applied") from error

@@ -230,9 +230,9 @@ class Writer:
 
     # ---- writes
 
-    async def allow_range_deletes(self, count: int) -> None:
+    async def allow_range_deletes(self, count: int) -> Callable[[], None]:
         """See `allow_range_deletes`: ``count`` of them are about to be applied."""
-        await allow_range_deletes(self.state, self.pins, self._driver, count)
+        return await allow_range_deletes(self.state, self.pins, self._driver, count)
 
     async def flush(self, *, l0: bool = False, force: bool = True) -> None:
         """As `make_durable`. One flush says that an outage has cost writes that were not reported to their callers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pyarrow as pa
@@ -299,6 +300,46 @@ async def test_too_many_that_wait_for_compaction_are_refused(monkeypatch: pytest
         await db.compact(full=True)
         await db.delete_range(b"k11", b"k2")
         assert await contents(db) == {b"k10": b"v10"}
+
+
+@pytest.mark.parametrize("kind", ["calls", "batches", "transactions"])
+async def test_concurrent_ones_together_stay_within_the_limit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them waits for room in memory, after it was found that there may be one more."""
+    monkeypatch.setattr(range_rows, "MOST_RANGE_DELETES", 3)
+    async with open_db(memory_store(), max_unflushed_bytes=1_000) as db:
+        await fill(db)
+        await db.flush(l0=True)  # so that range deletes over these rows are not used up before a compaction
+        await db.delete_range(b"k18", b"k19")
+
+        async def delete(number: int) -> None:
+            start, end = b"k%02d" % number, b"k%02d\0" % number
+            if kind == "calls":
+                await db.delete_range(start, end)
+            elif kind == "batches":
+                batch = slate.WriteBatch()
+                batch.put(b"row", start)
+                batch.delete_range(start, end)
+                await db.write(batch)
+            else:
+                async with db.transaction(isolation="snapshot") as tx:
+                    tx.delete_range(start, end)
+
+        row = asyncio.create_task(db.put(b"big", b"v" * 900))
+        found = await asyncio.gather(*(delete(number) for number in range(8)), return_exceptions=True)
+        await row
+        refused = [error for error in found if error is not None]
+        assert len(refused) == 6
+        for error in refused:
+            assert isinstance(error, slate.UnavailableError)
+            assert "compact" in str(error)
+            assert error.outcome == "not_applied"
+        stored = db._writer.state.manifest.range_deletes or ()
+        assert len(stored) + sum(table.range_count for table in db._writer.state.memtables.newest_first()) <= 3
+        async with db.changes(from_seq=0, follow=False) as feed:
+            assert len([change async for change in feed if change.op == "delete_range"]) == 3
+        await db.put(b"after", b"", await_durable=False)  # those that were refused gave their room back
+        await db.flush(l0=True)
+        assert db.status().unflushed_bytes == 0
 
 
 async def test_namespaces_and_prefixes_of_batches(tmp_path: Path) -> None:
