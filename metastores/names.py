@@ -17,6 +17,11 @@ The versions of a collection's merged area, `MERGED_AREAS`, in the folder of one
     merged_areas/current
     merged_areas/dynamodb
 
+The heads of a table, `TABLE_HEADS`, in the table's folder, and the versions of a catalog of tables, `CATALOGS`::
+
+    manifest/{version:020}.head
+    catalog/{version:020}
+
 Invariants: parsing accepts exactly what formatting yields, so a foreign key is never taken for one of ours. In byte
 order boundaries follow all versions, so that one listing reads the versions first and then the boundary.
 """
@@ -119,6 +124,10 @@ MANIFEST = Layout("manifest", "database", "manifest/", after=".manifest")
 """Versions of a database's manifest."""
 MERGED_AREAS = Layout("merged area", "collection", "merged_areas/", before="v", boundary="v_boundary/")
 """Versions of a collection's merged area."""
+TABLE_HEADS = Layout("head", "table", "manifest/", after=".head")
+"""Versions of a table."""
+CATALOGS = Layout("catalog", "catalog of tables", "catalog/")
+"""Versions of a catalog of tables."""
 
 
 def _number(key: str, before: str, after: str) -> int | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from slate_async.codec.envelope import FEATURES, decoding, pack
 from slate_async.codec.records import Shape, no_fields
-from slate_async.collections.codec.envelope import FEATURES, FOREIGN_PARTS, decoding, pack, unpack
+from slate_async.collections.codec.envelope import ENVELOPE, FOREIGN_PARTS
 from slate_async.collections.codec.fields import conversions
 from slate_async.collections.codec.parts import PART, PartRef
 from slate_async.collections.core.frontier import Frontier
@@ -53,7 +54,7 @@ def encode_description(description: Description) -> bytes:
 
 def decode_description(payload: Buffer, kind: TimeKind, *, object_name: str, offset: int) -> Description:
     """What `encode_description` was given. ``payload`` was checked, and lies at ``offset`` of the object."""
-    body = unpack(payload, object_name=object_name, offset=offset)
+    body = ENVELOPE.unpack(payload, object_name=object_name, offset=offset)
     with decoding(object_name, offset):
         found = _shape(kind).unpack(body)
         if not found.lower <= found.upper:

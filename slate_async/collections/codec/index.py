@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
+from slate_async.codec.envelope import decoding
 from slate_async.codec.records import no_fields
-from slate_async.collections.codec.envelope import Kind, decoding, seal, unseal
+from slate_async.collections.codec.envelope import ENVELOPE, Kind
 from slate_async.collections.codec.parts import MAX_PARTS, PartRef, pack_part, unpack_part
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import InvalidError
@@ -48,13 +49,13 @@ def encode_index(index: Index) -> bytes:
     if index.edges.num_rows != 2 * len(index.parts):
         raise InvalidError(f"{index.edges.num_rows} edges do not fit {len(index.parts)} parts")
     packed = [pack_part(part) for part in index.parts]
-    return seal(Kind.INDEX, {**index.unknown, "parts": packed, "edges": index.edges.serialize().to_pybytes()})
+    return ENVELOPE.seal(Kind.INDEX, {**index.unknown, "parts": packed, "edges": index.edges.serialize().to_pybytes()})
 
 
 def decode_index(data: Buffer, schema: UpdateSchema, *, object_name: str) -> Index:
     """What `encode_index` was given. Raises `CorruptionError` for damaged bytes, `InvalidError` for a format newer than
     this release."""
-    body = unseal(data, Kind.INDEX, object_name=object_name)
+    body = ENVELOPE.unseal(data, Kind.INDEX, object_name=object_name)
     with decoding(object_name):
         parts = tuple(unpack_part(packed) for packed in body.pop("parts"))
         try:

@@ -12,8 +12,9 @@ from uuid import UUID
 import pyarrow as pa
 from pyarrow import ipc
 
+from slate_async.codec.envelope import decoding
 from slate_async.codec.records import no_fields
-from slate_async.collections.codec.envelope import Kind, decoding, seal, unseal
+from slate_async.collections.codec.envelope import ENVELOPE, Kind
 from slate_async.collections.core.times import TimeKind
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.types import Buffer
@@ -76,13 +77,13 @@ def encode_life(life: Life) -> bytes:
         body["data"] = BYTES
     else:
         body |= {"data": COLUMNS, "schema": life.schema.data.serialize().to_pybytes()}
-    return seal(Kind.LIFE, body)
+    return ENVELOPE.seal(Kind.LIFE, body)
 
 
 def decode_life(data: Buffer, *, object_name: str) -> Life:
     """What `encode_life` was given. Raises `CorruptionError` for damaged bytes, `InvalidError` for a format newer than
     this release."""
-    body = unseal(data, Kind.LIFE, object_name=object_name)
+    body = ENVELOPE.unseal(data, Kind.LIFE, object_name=object_name)
     with decoding(object_name):
         kind = TimeKind(body.pop("times"))
         schema, data_kind = body.pop("schema", None), body.pop("data")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from slate_async.codec.envelope import decoding
 from slate_async.codec.records import Conversion, Shape
-from slate_async.collections.codec.envelope import Kind, decoding, seal, unseal
+from slate_async.collections.codec.envelope import ENVELOPE, Kind
 from slate_async.collections.codec.fields import conversions
 from slate_async.collections.core.area import Area, Fuel
 from slate_async.collections.core.times import TimeKind
@@ -15,13 +16,13 @@ from slate_async.types import Buffer
 
 def encode_version(area: Area) -> bytes:
     """``area`` in its envelope."""
-    return seal(Kind.VERSION, _shape(TimeKind.U64).pack(area))  # packing is the same for both kinds
+    return ENVELOPE.seal(Kind.VERSION, _shape(TimeKind.U64).pack(area))  # packing is the same for both kinds
 
 
 def decode_version(data: Buffer, version: int, kind: TimeKind, *, object_name: str) -> Area:
     """What `encode_version` was given, which is version ``version``. Raises `CorruptionError` for damaged bytes or
     another version, `InvalidError` for a format newer than this release."""
-    body = unseal(data, Kind.VERSION, object_name=object_name)
+    body = ENVELOPE.unseal(data, Kind.VERSION, object_name=object_name)
     with decoding(object_name):
         area = _shape(kind).unpack(body)
         if area.version != version:

@@ -42,7 +42,9 @@ def test_another_object_is_refused() -> None:
             unseal(data, kind=kind, name=name)
 
 
-@pytest.mark.parametrize("layout", [names.MANIFEST, names.MERGED_AREAS], ids=lambda layout: layout.folder)
+@pytest.mark.parametrize(
+    "layout", [names.MANIFEST, names.MERGED_AREAS, names.TABLE_HEADS, names.CATALOGS], ids=lambda layout: layout.folder
+)
 def test_keys_go_both_ways_and_nothing_else_is_ours(layout: names.Layout) -> None:
     ref = VersionRef(42, TOKEN)
     assert layout.version_of(layout.version_key(42)) == 42

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from slate_async.codec.checksum import crc32c_of_parts
-from slate_async.collections.codec.envelope import ENVELOPE_BYTES, FEATURES, Kind, pack, seal, unseal
+from slate_async.codec.envelope import ENVELOPE_BYTES, FEATURES, pack
+from slate_async.collections.codec.envelope import ENVELOPE, Kind
 from slate_async.errors import CorruptionError, InvalidError
 from tests.support.collection_bytes import SAMPLES
 
@@ -24,8 +25,10 @@ def sealed(payload: bytes, *, version: int = 1, kind: int = Kind.HOLD, reserved:
 
 def test_what_is_sealed_is_unsealed() -> None:
     body = {"b": 1, "a": [1, "x", b"y"]}
-    assert unseal(seal(Kind.HOLD, body), Kind.HOLD, object_name="o") == body
-    assert seal(Kind.HOLD, body) == sealed(pack(body)) == seal(Kind.HOLD, dict(reversed(body.items())))
+    assert ENVELOPE.unseal(ENVELOPE.seal(Kind.HOLD, body), Kind.HOLD, object_name="o") == body
+    assert (
+        ENVELOPE.seal(Kind.HOLD, body) == sealed(pack(body)) == ENVELOPE.seal(Kind.HOLD, dict(reversed(body.items())))
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,20 +46,20 @@ def test_what_is_sealed_is_unsealed() -> None:
 )
 def test_anything_else_is_corruption(data: bytes, words: str) -> None:
     with pytest.raises(CorruptionError, match=words):
-        unseal(data, Kind.HOLD, object_name="o")
+        ENVELOPE.unseal(data, Kind.HOLD, object_name="o")
 
 
 @pytest.mark.parametrize("data", [sealed(pack({}), version=2), sealed(pack({FEATURES: ["wings"]}))])
 def test_a_newer_release_is_refused_as_such(data: bytes) -> None:
     with pytest.raises(InvalidError, match=r"o (has format 2|needs features .*: wings).*; upgrade"):
-        unseal(data, Kind.HOLD, object_name="o")
+        ENVELOPE.unseal(data, Kind.HOLD, object_name="o")
 
 
 def changed(name: str, **fields: Any) -> bytes:
     """The sample's bytes with other ``fields``; ``None`` takes one away."""
     kind = KINDS[name]
-    body = {**unseal(SAMPLES[name].encode(), kind, object_name="o"), **fields}
-    return seal(kind, {field: value for field, value in body.items() if value is not None})
+    body = {**ENVELOPE.unseal(SAMPLES[name].encode(), kind, object_name="o"), **fields}
+    return ENVELOPE.seal(kind, {field: value for field, value in body.items() if value is not None})
 
 
 @pytest.mark.parametrize("name", IN_ENVELOPES)

@@ -12,8 +12,9 @@ import pytest
 
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header, encode_header
-from slate_async.collections.codec import envelope
+from slate_async.collections.codec import description
 from slate_async.collections.codec.description import Description, encode_description
+from slate_async.collections.codec.envelope import ENVELOPE
 from slate_async.collections.codec.parts import PartRef
 from slate_async.collections.codec.pending import PEEK_BYTES, decode_pending, encode_pending, peek_description
 from slate_async.collections.core.updates import UpdateSchema
@@ -155,7 +156,7 @@ def test_a_part_of_another_process_has_a_token_and_a_number(token: str, number: 
 
 def test_a_release_that_knows_no_parts_of_other_processes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded(SHARED, None)
-    monkeypatch.setattr(envelope, "KNOWN_FEATURES", frozenset())
+    monkeypatch.setattr(description, "ENVELOPE", replace(ENVELOPE, features=frozenset()))
     assert decode_pending(encoded(PARTED, None), BYTES, COLLECTION, object_name="o").description == PARTED
     with pytest.raises(InvalidError, match="foreign_parts; upgrade"):
         decode_pending(data, BYTES, COLLECTION, object_name="o")

@@ -1,0 +1,1 @@
+"""What tables store as bytes, and back."""
