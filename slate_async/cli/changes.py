@@ -19,8 +19,9 @@ NOW = "now"
 
 @commands.command(
     "changes",
-    help="Print every put and delete in the order of sequence numbers, up to now, or for ever with --follow. A writer"
-    " that runs elsewhere is not disturbed.",
+    help="Print every put and delete in the order of sequence numbers, up to now, or for ever with --follow. Of a"
+    " delete_range come the first key and the first one behind it, if there is one. A writer that runs elsewhere is not"
+    " disturbed.",
 )
 def changes_command(
     context: typer.Context,
@@ -42,7 +43,9 @@ def changes_command(
             " `delete-checkpoint` gives it up.",
         ),
     ] = None,
-    keys_only: Annotated[bool, typer.Option("--keys-only", help="Leave values out.")] = False,
+    keys_only: Annotated[
+        bool, typer.Option("--keys-only", help="Leave values out; a range delete has its end all the same.")
+    ] = False,
     hexadecimal: Annotated[bool, typer.Option("--hex", help="Keys and values in hexadecimal.")] = False,
     base64_: Annotated[bool, typer.Option("--base64", help="Keys and values in Base64.")] = False,
 ) -> None:
@@ -91,12 +94,15 @@ async def changes(session: Session, asked: dict[str, Any], *, encoding: Encoding
 def _print(session: Session, change: Change, encoding: Encoding, keys_only: bool) -> None:
     output = session.output
     expires = None if change.expire_time is None else iso_time(change.expire_time)
-    value = None if keys_only else change.value
+    ranged = change.op == "delete_range"
+    value = None if keys_only and not ranged else change.value
     if output.as_json:
         members: dict[str, object] = {"seq": change.seq, "op": change.op}
         members.update([json_field("key", change.key, encoding)])
         if value is not None:
-            members.update([json_field("value", value, encoding)])
+            members.update([json_field("end" if ranged else "value", value, encoding)])
+        elif ranged:
+            members["end"] = None
         times = {} if expires is None else {"expire_time": expires}
         output.json({**members, "create_time": iso_time(change.create_time), **times})
         return

@@ -61,6 +61,7 @@ async def compact(session: Session, wanted: CompactRequest, where: ExecutorReque
             "l0_ssts": status.l0_ssts,
             "sorted_runs": status.sorted_runs,
             "sst_bytes": status.sst_bytes,
+            "range_deletes": status.range_deletes,
         },
     )
     if wanted.full and not status.l0_ssts + status.sorted_runs and (rows := await _logged_rows(session)):

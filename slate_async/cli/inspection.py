@@ -17,6 +17,7 @@ from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import iso_time
 from slate_async.maintenance.inspection.log import LogEntry
 from slate_async.maintenance.inspection.manifest import RunInspection
+from slate_async.maintenance.inspection.range_deletes import RangeDeleteInspection, inspect_range_deletes
 from slate_async.maintenance.inspection.sst import BlockInspection
 
 commands = typer.Typer(
@@ -65,6 +66,8 @@ async def show_manifest(session: Session, encoding: Encoding) -> int:
     async with session.administering() as admin:
         found = await admin.inspect.manifest()
     output, state = session.output, plain(found.state, encoding)
+    deletes = inspect_range_deletes(found.state)
+    state["range_deletes"] = plain(deletes, encoding)
     stored = {name: plain(getattr(found, name), encoding) for name in ("base", "versions", "marker")}
     if output.as_json:
         output.json({**state, **stored})
@@ -76,7 +79,17 @@ async def show_manifest(session: Session, encoding: Encoding) -> int:
     output.fields("manifest", {**state, **counts, **origin})
     for name in ("checkpoints", "compactions", "parents"):
         _list(output, name, lists[name])
+    if deletes:
+        columns = ("sequence number", "first key", "end", "created", "L0 SSTs", "SSTs of runs")
+        output.table("range deletes", columns, [_delete_row(delete, encoding, output) for delete in deletes])
     return OK
+
+
+def _delete_row(delete: RangeDeleteInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
+    end = "-" if delete.end is None else show(delete.end, encoding, output.charset)
+    keys = (show(delete.start, encoding, output.charset), end)
+    counts = (str(delete.l0_ssts), str(delete.run_ssts))
+    return (str(delete.seq), *keys, iso_time(delete.create_ms / 1000), *counts)
 
 
 def _list(output: Output, name: str, entries: list[dict[str, Any]]) -> None:
@@ -99,15 +112,24 @@ async def show_log(session: Session) -> int:
         return OK
     del shown["objects"]
     session.output.fields("log", shown)
-    columns = ("position", "epoch", "kind", "rows", "sequence numbers", "bytes", "status", "object")
+    columns = ("position", "epoch", "kind", "rows", "range deletes", "sequence numbers", "bytes", "status", "object")
     session.output.table("objects", columns, [_log_row(logged) for logged in found.objects])
     return OK
 
 
 def _log_row(entry: LogEntry) -> tuple[str, ...]:
     seqs = "-" if entry.min_seq is None else f"{entry.min_seq}-{entry.max_seq}"
-    numbers = (str(entry.position), _or_dash(entry.epoch), entry.kind, _or_dash(entry.rows), seqs, str(entry.size))
-    return (*numbers, entry.status, entry.key)
+    rows = (_or_dash(entry.rows), _or_dash(entry.range_deletes))
+    return (
+        str(entry.position),
+        _or_dash(entry.epoch),
+        entry.kind,
+        *rows,
+        seqs,
+        str(entry.size),
+        entry.status,
+        entry.key,
+    )
 
 
 def _or_dash(number: int | None) -> str:
@@ -149,13 +171,14 @@ async def show_runs(session: Session, encoding: Encoding) -> int:
         shown = [{**plain(run, encoding), "tombstone_share": round(run.tombstone_share, 4)} for run in found]
         session.output.json({"runs": shown})
         return OK
-    columns = ("level", "run", "SSTs", "bytes", "rows", "tombstones", "sequence numbers", "first key", "last key")
+    numbers = ("SSTs", "bytes", "rows", "tombstones", "range deletes", "sequence numbers")
+    columns = ("level", "run", *numbers, "first key", "last key")
     session.output.table("runs", columns, [_run_row(run, encoding, session.output) for run in found])
     return OK
 
 
 def _run_row(run: RunInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
     name = run.ssts[0].object_id.hex() if run.run_id is None else str(run.run_id)
-    sizes = (str(len(run.ssts)), str(run.size), str(run.rows), f"{run.tombstone_share:.1%}")
+    sizes = (str(len(run.ssts)), str(run.size), str(run.rows), f"{run.tombstone_share:.1%}", str(run.range_deletes))
     keys = (show(key, encoding, output.charset) for key in (run.first_key, run.last_key))
     return ("L0" if run.run_id is None else str(run.level), name, *sizes, f"{run.min_seq}-{run.max_seq}", *keys)

@@ -12,7 +12,7 @@ import msgspec
 
 from slate_async.cli.encoding import Encoding, json_field, show
 
-KEYS = frozenset(("first_key", "last_key"))
+KEYS = frozenset(("first_key", "last_key", "start", "end"))
 """Fields that hold keys of rows; other bytes are ids."""
 
 

@@ -52,6 +52,7 @@ def writer_counters(writer: Writer, reads: int) -> dict[str, int | float]:
         "db.writes": writer.sequencer.writes,
         "db.batches": writer.sequencer.batches,
         "db.reads": reads,
+        "db.range_deletes": writer.state.range_deletes,
         "log.flushes": writer.flusher.stats.flushes,
         "log.rows": writer.flusher.stats.rows,
         "log.written_bytes": writer.flusher.stats.bytes,
@@ -84,6 +85,7 @@ def reader_counters(source: ReaderSource) -> dict[str, int | float]:
     follower, replayed = source if isinstance(source, Follower) else None, source.reader_state.stats
     pins = None if follower is None else follower.pins
     return {
+        "db.range_deletes": source.reader_state.range_deletes,
         "reader.rounds": 0 if follower is None else follower.rounds,
         "reader.dropped_rounds": 0 if follower is None else follower.dropped,
         "reader.checkpoints_made": 0 if pins is None else pins.made,

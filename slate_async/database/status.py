@@ -34,6 +34,7 @@ class Status:
     waiting_writes: writes held back by ``max_unflushed_bytes``
     l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
     sst_bytes: bytes of all SSTs the manifest names
+    range_deletes: range deletes that compaction has not used up, in memory or stored
     compactor: what compacts the database, in words
     compactions: compactions under way, here or elsewhere
     l0_stall: why the writer waits for compaction, ``None`` if it does not
@@ -66,6 +67,7 @@ class Status:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+    range_deletes: int
     compactor: str
     compactions: int
     l0_stall: str | None
@@ -95,6 +97,7 @@ class ReaderStatus:
     memtables, memtable_bytes: tables of replayed rows; estimated bytes held
     l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
     sst_bytes: bytes of all SSTs the manifest names
+    range_deletes: range deletes that compaction has not used up, in memory or stored
     monthly_requests: as in `Status`
     """
 
@@ -118,6 +121,7 @@ class ReaderStatus:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+    range_deletes: int
     monthly_requests: MonthlyRequests | None = None
 
 
@@ -131,7 +135,7 @@ class CompactorStatus:
     style: ``"size_tiered"`` or ``"leveled"``
     manifest_version: the newest manifest version seen
     running, registered: compactions under way in this process; those the manifest holds
-    l0_ssts, sorted_runs, sst_bytes: of that manifest version
+    l0_ssts, sorted_runs, sst_bytes, range_deletes: of that manifest version
     """
 
     path: str
@@ -145,6 +149,7 @@ class CompactorStatus:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+    range_deletes: int
 
 
 def writer_status(context: DatabaseContext, life: HandleState, opened: Opened, outage: SlateError | None) -> Status:
@@ -175,6 +180,7 @@ def writer_status(context: DatabaseContext, life: HandleState, opened: Opened, o
         l0_ssts=len(state.l0) + len(writer.state.log_ssts),
         sorted_runs=len(state.runs),
         sst_bytes=sum(sst.size for sst in state.ssts()),
+        range_deletes=writer.state.range_deletes,
         compactor=writer.compactor_role.describe(),
         compactions=len(state.compactions),
         l0_stall=writer.pressure.reason,
@@ -214,6 +220,7 @@ def reader_status(context: DatabaseContext, life: HandleState, source: ReaderSou
         l0_ssts=len(state.l0) + reader_state.log_sst_count,
         sorted_runs=len(state.runs),
         sst_bytes=sum(sst.size for sst in state.ssts()),
+        range_deletes=reader_state.range_deletes,
         monthly_requests=context.month_of_requests(),
     )
 
@@ -234,4 +241,5 @@ def compactor_status(context: DatabaseContext, life: HandleState, opened: Opened
         l0_ssts=len(state.l0),
         sorted_runs=len(state.runs),
         sst_bytes=sum(sst.size for sst in state.ssts()),
+        range_deletes=len(state.range_deletes or ()),
     )

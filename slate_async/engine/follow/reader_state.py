@@ -114,6 +114,11 @@ class ReaderState:
         return [self._active.table, *(frozen.table for frozen in reversed(self._frozen))]
 
     @property
+    def range_deletes(self) -> int:
+        """Range deletes that compaction has not used up, replayed or stored."""
+        return len(self.manifest.range_deletes or ()) + sum(table.range_count for table in self.memtables)
+
+    @property
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)

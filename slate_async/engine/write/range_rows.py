@@ -82,8 +82,7 @@ async def allow_range_deletes(
 
 def _check_number(state: WriterState, count: int) -> None:
     """Raise `UnavailableError` if there are too many with ``count`` more."""
-    stored = len(state.manifest.range_deletes or ())
-    known = stored + sum(entry.table.range_count for entry in state.memtables.entries())
+    known = state.range_deletes
     if known + count > MOST_RANGE_DELETES:
         raise UnavailableError(
             f"{known} range deletes wait to be used up by compaction, and there may be {MOST_RANGE_DELETES}; compact"

@@ -154,6 +154,12 @@ class WriterState:
         return list(self._log_times.values())
 
     @property
+    def range_deletes(self) -> int:
+        """Range deletes that compaction has not used up, in memory or stored."""
+        in_memory = sum(entry.table.range_count for entry in self.memtables.entries())
+        return len(self.manifest.range_deletes or ()) + in_memory
+
+    @property
     def l0_count(self) -> int:
         """SSTs that no compaction has taken yet; those of one ingest count as one."""
         return len(l0_units(self.manifest.l0)) + len(self.log_ssts)

@@ -26,7 +26,8 @@ class LogEntry:
     """An object of the log.
 
     epoch: of the writer that made it; ``None`` if that cannot be read
-    rows, min_seq, max_seq: ``None`` of what nothing needs any more, which is not read
+    rows, range_deletes, min_seq, max_seq: ``None`` of what nothing needs any more, which is not read
+    range_deletes: how many of the rows delete a range of keys
     status: what it is to the database; `LogObjectStatus`, or ``"damaged"``
     """
 
@@ -34,6 +35,7 @@ class LogEntry:
     epoch: int | None
     kind: LogEntryKind
     rows: int | None
+    range_deletes: int | None
     min_seq: int | None
     max_seq: int | None
     size: int
@@ -102,6 +104,7 @@ def _entry(checked: CheckedObject, status: LogObjectStatus | None) -> LogEntry:
         epoch=checked.name.epoch if header is None else header.writer_epoch,
         kind="unreadable" if header is None else _KINDS[header.kind.name],
         rows=checked.rows if checked.whole and not checked.findings else None,
+        range_deletes=checked.range_deletes if checked.whole and not checked.findings else None,
         min_seq=seqs[0],
         max_seq=seqs[1],
         size=checked.info.size,

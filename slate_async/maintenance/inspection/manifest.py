@@ -9,10 +9,12 @@ from typing import Self
 from metastores.protocol import VersionRef
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError
+from slate_async.maintenance.inspection.range_deletes import count_over
 from slate_async.metastore_errors import translated
 from slate_async.storage.format.marker import Marker
 from slate_async.storage.manifest.marker import read_marker
 from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.types import RangeDelete
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class RunInspection:
 
     size: bytes
     first_key, last_key: smallest and largest key, inclusive
+    range_deletes: how many may hide rows of it
     """
 
     level: int
@@ -48,10 +51,11 @@ class RunInspection:
     last_key: bytes
     min_seq: int
     max_seq: int
+    range_deletes: int
 
     @classmethod
-    def of(cls, ssts: Sequence[SstRef], *, level: int, run_id: int | None) -> Self:
-        """``ssts``, one or more, in key order."""
+    def of(cls, ssts: Sequence[SstRef], *, level: int, run_id: int | None, deletes: Sequence[RangeDelete]) -> Self:
+        """``ssts``, one or more, in key order. ``deletes``: all range deletes that the manifest names."""
         return cls(
             level,
             run_id,
@@ -63,6 +67,7 @@ class RunInspection:
             ssts[-1].last_key,
             min(sst.min_seq for sst in ssts),
             max(sst.max_seq for sst in ssts),
+            count_over(deletes, ssts),
         )
 
     @property
@@ -84,5 +89,6 @@ async def inspect_manifest(database: StoredDatabase) -> ManifestInspection:
 
 def inspect_runs(state: ManifestState) -> list[RunInspection]:
     """L0, SST by SST, then the runs, newest first."""
-    l0 = [RunInspection.of([sst], level=0, run_id=None) for sst in state.l0]
-    return l0 + [RunInspection.of(run.ssts, level=run.level, run_id=run.id) for run in state.runs]
+    deletes = state.range_deletes or ()
+    l0 = [RunInspection.of([sst], level=0, run_id=None, deletes=deletes) for sst in state.l0]
+    return l0 + [RunInspection.of(run.ssts, level=run.level, run_id=run.id, deletes=deletes) for run in state.runs]

@@ -9,6 +9,7 @@ from uuid import UUID
 from slate_async.codec.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError, NotFoundError
+from slate_async.maintenance.inspection.range_deletes import count_over
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.objectstore.ranges import read_spans
 from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
@@ -38,6 +39,7 @@ class SstInspection:
     """One SST.
 
     named: what the head says of it; ``None`` if that does not name it
+    range_deletes: how many of the head may hide rows of it
     filter_bytes, filter_bits_per_key: 0 if it has none that this release knows
     """
 
@@ -46,6 +48,7 @@ class SstInspection:
     header: ObjectHeader
     footer: SstFooter
     stats: SstStats
+    range_deletes: int
     filter_bytes: int
     filter_bits_per_key: float
     blocks: tuple[BlockInspection, ...]
@@ -56,6 +59,7 @@ class _Found:
     store: ObjectStore
     key: str
     named: SstRef | None
+    range_deletes: int = 0
 
 
 async def inspect_sst(database: StoredDatabase, wanted: str, ssts: Callable[[UUID], SstOpener]) -> SstInspection:
@@ -74,7 +78,8 @@ async def _find(database: StoredDatabase, state: ManifestState, wanted: str, ope
     object_id = _object_id(wanted)
     for sst in state.ssts():
         if wanted == sst.location or object_id == sst.object_id:
-            return _Found(opener.store_of(sst, state.parents), sst.location, sst)
+            count = count_over(state.range_deletes or (), [sst])
+            return _Found(opener.store_of(sst, state.parents), sst.location, sst, count)
     if object_id is not None:
         async for info in database.store.list(SST_PREFIX):
             name = parse_sst_key(info.key)
@@ -114,6 +119,7 @@ async def _inspect(found: _Found, database: StoredDatabase) -> SstInspection:
         header,
         footer,
         meta.stats,
+        found.range_deletes,
         0 if bloom is None else len(bloom.bits),
         0.0 if bloom is None else 8 * len(bloom.bits) / max(1, bloom.keys),
         blocks,

@@ -25,7 +25,7 @@ from slate_async.storage.log.names import PREFIX
 from slate_async.storage.log.object_status import LogName, LogObjectStatus, Seen, classify, log_name
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.register import EMPTY, WriterRegister
-from slate_async.storage.log.rows import decoded_rows
+from slate_async.storage.log.rows import count_range_deletes, decoded_rows
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.types import Finding, finding_of
 
@@ -46,6 +46,7 @@ class CheckedObject:
     whole: bool = False
     blocks: int = 0
     rows: int = 0
+    range_deletes: int = 0
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
 
@@ -146,6 +147,7 @@ class LogCheck:
                 if bool((np.diff(rows.seqs.astype(np.int64)) <= 0).any()):
                     raise CorruptionError("its rows are not in the order of their sequence numbers", object_name=key)
                 checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
+                checked.range_deletes = count_range_deletes(rows)
 
     async def missing(self, present: frozenset[str]) -> list[Finding]:
         """What the state and its checkpoints need, and is neither among the listed keys nor there now. It counts if a

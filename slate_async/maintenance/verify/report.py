@@ -28,6 +28,7 @@ class VerifyReport:
 
     manifest_version: the head it began with
     versions, log_objects, ssts: how many were read whole; ``blocks`` and ``rows`` of SSTs, ``nbytes`` of both
+    range_deletes: how many compaction has not used up: the head names them, or they are in the log behind it
     findings: what is wrong; empty for a sound database
     notes: what a garbage collector will see to, and the like
     """
@@ -41,6 +42,7 @@ class VerifyReport:
     nbytes: int
     findings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    range_deletes: int = 0
 
     @property
     def clean(self) -> bool:

@@ -16,6 +16,7 @@ from msgspec import structs
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.columns import Columns
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
+from slate_async.engine.read.covers import NO_COVERS, Covers
 from slate_async.errors import CorruptionError, InternalError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.memory_budget import MemoryBudget
@@ -26,7 +27,7 @@ from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, rea
 from slate_async.storage.format.sst_builder import check_sorted
 from slate_async.storage.format.stats import StatsCollector
 from slate_async.storage.manifest.state import SstRef
-from slate_async.types import Finding, finding_of
+from slate_async.types import MAX_SEQ, Finding, finding_of
 
 READ_BYTES = 4 << 20
 TAIL_BYTES = 64 << 10
@@ -36,7 +37,9 @@ COMPARED = ("rows", "tombstones", "first_key", "last_key", "min_seq", "max_seq",
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSst:
-    """An object that should be there. ``refs``: how manifest versions describe it; none for a log object."""
+    """An object that should be there. ``refs``: how manifest versions describe it; none for a log object.
+
+    used_up: range deletes that, as these say, hide no row of it any more"""
 
     store: ObjectStore
     key: str
@@ -44,6 +47,7 @@ class ExpectedSst:
     database_id: UUID
     object_id: bytes
     refs: tuple[SstRef, ...] = ()
+    used_up: Covers = NO_COVERS
 
 
 @dataclass(slots=True)
@@ -88,7 +92,7 @@ async def _check(expected: ExpectedSst, offload: Offload, decoding: MemoryBudget
     meta = await offload.run(lambda: read_meta(tail, footer, object_name=key))
     checked.findings += _header_against_footer(key, header, footer)
     checked.seqs = (meta.stats.min_seq, meta.stats.max_seq)
-    contents = _Contents(meta, key)
+    contents = _Contents(meta, key, expected.used_up)
     for read in reads(meta):
         data = await _read(expected, read.offset, read.length)
         async with decoding.hold(contents.largest(data, read)):
@@ -129,9 +133,10 @@ def reads(meta: SstMeta, most_bytes: int = READ_BYTES) -> Iterator[Read]:
 class _Contents:
     """What the blocks hold, gathered block by block, and at the end compared. CPU work, for a worker thread."""
 
-    def __init__(self, meta: SstMeta, key: str) -> None:
+    def __init__(self, meta: SstMeta, key: str, used_up: Covers) -> None:
         self._meta = meta
         self._key = key
+        self._used_up = used_up
         self._stats = StatsCollector()
         self._raw_bytes = 0
         self._body_crc = 0
@@ -188,6 +193,8 @@ class _Contents:
             if bool(index.continues[number]) != (first == key):
                 self._say(at, f"the index is wrong on whether block {number} goes on with a key")
         self._last = (columns.keys[-1].as_py(), int(columns.seqs[-1]))
+        if hidden := len(columns) - len(self._used_up.visible(columns, MAX_SEQ)):
+            self._say(at, f"block {number} has {hidden} rows that a range delete hides; compaction dropped those")
         self._stats.add(columns)
         if self._meta.filter is not None:
             self._unfiltered += int((~self._meta.filter.may_contain_each(key_hashes(columns.keys))).sum())

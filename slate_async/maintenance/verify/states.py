@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from slate_async.storage.manifest.features import RANGE_DELETES_FEATURE
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef, in_order
 from slate_async.types import Finding
 
@@ -24,6 +25,7 @@ def _wrong(state: ManifestState) -> Iterator[str]:
     yield from _wrong_levels(state)
     yield from _wrong_checkpoints(state)
     yield from _wrong_history(state)
+    yield from _wrong_range_deletes(state)
 
 
 def _wrong_sst(state: ManifestState, sst: SstRef) -> Iterator[str]:
@@ -99,3 +101,17 @@ def _wrong_history(state: ManifestState) -> Iterator[str]:
     for earlier, later in pairwise(state.seq_times):
         if earlier.seq >= later.seq or earlier.time_ms > later.time_ms:
             yield f"times of sequence numbers {earlier.seq} and {later.seq} are out of order"
+
+
+def _wrong_range_deletes(state: ManifestState) -> Iterator[str]:
+    deletes = state.range_deletes or ()
+    if deletes and RANGE_DELETES_FEATURE not in state.required_features:
+        yield "it names range deletes, and releases that do not know them may read it"
+    for delete in deletes:
+        if not delete.start < delete.end:
+            yield f"range delete {delete.seq} holds no key"
+        if delete.seq > state.last_seq:
+            yield f"range delete {delete.seq} has a number above the highest given, {state.last_seq}"
+    for older, newer in pairwise(deletes):
+        if older.seq >= newer.seq:
+            yield f"range deletes {older.seq} and {newer.seq} are out of order"

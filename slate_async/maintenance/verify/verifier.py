@@ -20,6 +20,7 @@ from uuid import UUID
 from metastores.protocol import Register, VersionRef
 from slate_async.codec.header import HEADER_BYTES, peek_header
 from slate_async.engine.gc.reachable import living_versions, reachable_ssts
+from slate_async.engine.read.covers import NO_COVERS, Covers
 from slate_async.engine.stored_database import OpenStored, StoredDatabase
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.verify.beat import damaged_beat
@@ -43,7 +44,7 @@ from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
-from slate_async.types import Finding, finding_of
+from slate_async.types import Finding, RangeDelete, finding_of
 
 T = TypeVar("T")
 SSTS_IN_PARALLEL = 4
@@ -53,10 +54,12 @@ Place = tuple[UUID | None, str]
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What manifest versions name: each SST as all of them describe it, and the parents."""
+    """What manifest versions name: each SST as all of them describe it, the parents, and of SSTs that compaction swept
+    the range deletes that hide no row of it any more."""
 
     refs: Mapping[Place, tuple[SstRef, ...]]
     parents: tuple[Parent, ...]
+    used_up: Mapping[Place, Covers]
 
     @property
     def own_keys(self) -> frozenset[str]:
@@ -122,6 +125,8 @@ class Verifier:
             nbytes=self._done.nbytes,
             findings=tuple(dict.fromkeys(self._findings)),
             notes=tuple(self._notes),
+            range_deletes=len(head.range_deletes or ())
+            + sum(logged.range_deletes for logged in whole if logged.name.position >= head.log_start),
         )
 
     async def _as_far_as_listed(self, folder: str, work: Awaitable[T]) -> T | None:
@@ -258,7 +263,8 @@ class Verifier:
             except (CorruptionError, InvalidError) as error:
                 return CheckedSst([Finding(refs[0].location, None, f"cannot be reached: {error}")])
             database_id, object_id = place[0] or head.database_id, refs[0].object_id
-            expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs)
+            used_up = named.used_up.get(place, NO_COVERS)
+            expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs, used_up)
             checked = await check_sst(expected, self._offload, opener.cache.decoding)
             self._advance(refs[0].size)
             return checked
@@ -331,4 +337,16 @@ def _named(head: ManifestState, versions: list[ManifestState]) -> _Named:
     for sst in reachable_ssts(head, versions):
         refs.setdefault((sst.database_id, sst.location), []).append(sst)
     parents = {parent.database_id: parent for state in (*versions, head) for parent in state.parents}
-    return _Named({place: differing(found) for place, found in refs.items()}, tuple(parents.values()))
+    return _Named(
+        {place: differing(found) for place, found in refs.items()}, tuple(parents.values()), _used_up((*versions, head))
+    )
+
+
+def _used_up(states: Sequence[ManifestState]) -> dict[Place, Covers]:
+    found: dict[Place, dict[int, RangeDelete]] = {}
+    for state in states:
+        for sst in state.ssts() if state.range_deletes else ():
+            for delete in state.range_deletes or ():
+                if delete.seq <= (sst.swept_seq or 0) and delete.overlaps(sst.first_key, sst.last_key):
+                    found.setdefault((sst.database_id, sst.location), {})[delete.seq] = delete
+    return {place: Covers(deletes.values()) for place, deletes in found.items()}

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import numpy as np
+import pyarrow.compute as pc
 
 from slate_async.codec.columns import Columns, concat, content_nbytes
 from slate_async.codec.header import ObjectKind
@@ -18,6 +19,7 @@ from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.log_segment import log_object_id, stored_blocks
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES
+from slate_async.types import DELETE
 
 INLINE_SEGMENT_BYTES = 128 * 1024
 """A log segment of fewer bytes is encoded or decoded on the loop: that takes less than half a millisecond, where a
@@ -66,6 +68,12 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
     """The rows above ``last_seq``; log objects hold rows in ascending sequence order."""
     first = int(np.searchsorted(columns.seqs, last_seq, side="right"))
     return columns if first == 0 else columns.slice(first, len(columns))
+
+
+def count_range_deletes(columns: Columns) -> int:
+    """How many of the rows delete a range of keys."""
+    deletes = np.flatnonzero(columns.kinds == DELETE)
+    return int(np.count_nonzero(pc.binary_length(columns.values.take(deletes)).to_numpy(zero_copy_only=False)))
 
 
 def check_room(log_object: LogObject, rows: Columns, held_bytes: int, most_bytes: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+import slate_async
 from slate_async.cli.encoding import Encoding
 from slate_async.cli.plain import plain, spans
 from slate_async.storage.manifest.state import SortedRun, SstRef
@@ -47,6 +49,55 @@ def compacted(slate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 @pytest.mark.parametrize(("numbers", "said"), [((), ""), ((4,), "4"), ((1, 2, 3, 7, 9, 10), "1-3, 7, 9-10")])
 def test_many_numbers_are_shown_as_spans(numbers: tuple[int, ...], said: str) -> None:
     assert spans(numbers) == said
+
+
+async def with_range_deletes(path: str) -> None:
+    """Rows in a run and in L0, range deletes over either or both, and one that is in the log only."""
+    settings = slate_async.Settings(auto_compaction=False)
+    async with slate_async.open(path, settings=settings) as db:
+        for key in (b"a", b"b", b"c", b"z"):
+            await db.put(key, b"1")
+        await db.compact(full=True)
+        await db.put(b"m", b"1")
+        await db.flush(l0=True)
+        await db.delete_range(b"a", b"c")  # 6: rows of the run
+        await db.delete_range(b"m", None)  # 7: of L0 and of the run
+        await db.delete_range(b"x1", b"x2")  # 8: its bounds are within those of the run
+        await db.flush(l0=True)
+        await db.delete_range(b"a", None)  # 9: in the log
+
+
+def test_range_deletes_are_shown_with_what_they_may_hide(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    asyncio.run(with_range_deletes(path))
+    [shown] = slate("inspect", "manifest", path=path, options=("--json",)).objects
+    wanted = ("seq", "start", "end", "l0_ssts", "run_ssts")
+    assert [tuple(delete[name] for name in wanted) for delete in shown["range_deletes"]] == [
+        (6, "a", "c", 0, 1),
+        (7, "m", None, 2, 1),
+        (8, "x1", "x2", 1, 1),
+    ]
+    text = slate("inspect", "manifest", path=path).out
+    assert "range_deletes\t3\n" in text
+    row = next(line.split("\t") for line in text.splitlines() if line.startswith("7\tm\t-\t"))
+    assert row[4:] == ["2", "1"]
+    [shown] = slate("inspect", "runs", path=path, options=("--json",)).objects
+    assert [run["range_deletes"] for run in shown["runs"]] == [2, 1, 3]  # the newest holds the range deletes' own rows
+    location = shown["runs"][2]["ssts"][0]["location"]
+    [shown] = slate("inspect", "sst", location, path=path, options=("--json",)).objects
+    assert shown["range_deletes"] == 3
+    [shown] = slate("inspect", "log", path=path, options=("--json",)).objects
+    valid = [entry for entry in shown["objects"] if entry["status"] == "valid"]
+    assert sum(entry["range_deletes"] for entry in valid) == 1
+    [shown] = slate("verify", path=path, options=("--json",)).objects
+    assert (shown["range_deletes"], shown["clean"]) == (4, True)
+    [shown] = slate("status", path=path, options=("--json",)).objects
+    assert shown["range_deletes"] == 4
+    assert "range_deletes\t0\n" in slate("compact", "--full", path=path).out
+    [shown] = slate("status", "--metrics", path=path, options=("--json",)).objects
+    assert (shown["range_deletes"], shown["metrics"]["db.range_deletes"]) == (1, 1)
+    [shown] = slate("verify", path=path, options=("--json",)).objects
+    assert (shown["range_deletes"], shown["clean"]) == (1, True)
 
 
 def test_the_manifest(slate: Run, path: str) -> None:

@@ -24,12 +24,14 @@ from slate_async.storage.format.heartbeat import Beat, encode_beat
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import register as registers
+from slate_async.storage.manifest.features import RANGE_DELETES_FEATURE
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
-from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
+from slate_async.types import NO_END, RangeDelete
+from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, memory_store, on, open_db, runtime
 from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
 from tests.support.towns import CLONE, PARENT, Life, Town, numbered
 
@@ -397,3 +399,68 @@ def test_a_sound_state_has_no_findings() -> None:
 )
 def test_each_contradiction_in_a_state_is_found(said: str, changes: dict[str, Any]) -> None:
     assert any(said in finding.what for finding in check_state(replace(SOUND, **changes)))
+
+
+# ---- range deletes
+
+
+def test_range_deletes_of_a_state_are_checked() -> None:
+    allowed = replace(SOUND, required_features=(RANGE_DELETES_FEATURE,))
+    sound = (RangeDelete(3, b"a", b"b", 0), RangeDelete(5, b"c", NO_END, 0))
+    assert check_state(replace(allowed, range_deletes=sound)) == []
+    for deletes, features, said in (
+        (sound, (), "may read it"),
+        (sound[::-1], allowed.required_features, "out of order"),
+        ((sound[0], sound[0]), allowed.required_features, "out of order"),
+        ((RangeDelete(SOUND.last_seq + 1, b"a", b"b", 0),), allowed.required_features, "above the highest given"),
+        ((RangeDelete(3, b"b", b"b", 0),), allowed.required_features, "holds no key"),
+    ):
+        [found] = check_state(replace(allowed, range_deletes=deletes, required_features=features))
+        assert said in found.what
+
+
+async def test_a_row_is_found_that_compaction_should_have_dropped() -> None:
+    """The manifest says that it did: so the range delete may go, and the row would be back."""
+    store = memory_store()
+    async with open_db(store, sst_bytes=1, block_bytes=1) as db:
+        batch = slate.WriteBatch()
+        for key in (b"a", b"b", b"c", b"d"):
+            batch.put(key, b"v")
+        await db.write(batch)
+        await db.compact(full=True)
+        snapshot = db.snapshot()
+        await db.delete_range(b"b", b"d")
+        await db.flush(l0=True)
+        state = db._writer.state.manifest
+        location = next(sst.location for sst in state.ssts() if sst.first_key == b"c")
+        [delete] = state.range_deletes or ()
+
+        def noted_as_swept(state: ManifestState) -> ManifestState:
+            runs = []
+            for run in state.runs:
+                ssts = (
+                    structs.replace(sst, swept_seq=delete.seq) if sst.location == location else sst for sst in run.ssts
+                )
+                runs.append(replace(run, ssts=tuple(ssts)))
+            return replace(state, runs=tuple(runs))
+
+        async with on(runtime()).open_admin(store, name="memory://test") as opened:
+            report = await opened.verify()
+            assert (report.clean, report.range_deletes) == (True, 1)
+            await db._opened.driver.commit(Noted(noted_as_swept))
+            report = await opened.verify()
+        assert [finding.object_name for finding in report.findings] == [location]
+        assert "1 rows that a range delete hides" in report.findings[0].what
+        snapshot.close()
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An edit that notes what is not so."""
+
+    change: Callable[[ManifestState], ManifestState]
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Once."""
+        changed = self.change(state)
+        return None if changed == state else changed
