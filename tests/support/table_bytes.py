@@ -62,7 +62,14 @@ CATALOG = CatalogHead(2, {"orders": TableEntry(TABLE, 0), "día": TableEntry(UUI
 def _blocks() -> pa.Table:
     rows = [
         {"key": block_key(4, f"{at:032x}"), "first_row": 10 * at, "last_row": 10 * at + 9, "carried": bool(at)}
-        | {"rows": 10, "size": 2048, "footer_size": 300, "footer_hash": bytes([at] * 16), "schema_id": at}
+        | {
+            "rows": 10,
+            "size": 2048,
+            "footer_size": 300,
+            "footer_hash": bytes([at] * 16),
+            "chunk_sums": bytes(8),
+            "schema_id": at,
+        }
         for at in range(2)
     ]
     table = pa.Table.from_pylist(rows, schema=BLOCK)

@@ -49,7 +49,7 @@ def pack_schema(schema: TableSchema) -> dict[str, Any]:
     given = [field for field in schema.fields if field.default is not None]
     if given:
         row = pa.Table.from_arrays(
-            [pa.array([field.default.as_py()], field.kind) for field in given if field.default is not None],
+            [pa.array([field.default], field.kind) for field in given if field.default is not None],
             names=[str(field.field_id) for field in given],
         )
         packed["defaults"] = pack_table(row)

@@ -33,6 +33,7 @@ BLOCK: Final = pa.schema(
         pa.field("size", pa.int64(), nullable=False),
         pa.field("footer_size", pa.int64(), nullable=False),
         pa.field("footer_hash", pa.binary(16), nullable=False),
+        pa.field("chunk_sums", pa.binary(), nullable=False),
         pa.field("schema_id", pa.int32(), nullable=False),
     ]
 )
@@ -41,6 +42,7 @@ BLOCK: Final = pa.schema(
 first_row, last_row: its lowest and highest row id; ``carried``: they are in its column `ROW_ID`, else they are all
 between, in order
 size, footer_size: bytes of the object and of its Parquet footer; ``footer_hash``: of that, XXH3-128
+chunk_sums: CRC32C of each column chunk, in the order of the file, as u32
 
 Beside them stand statistics by field id, where they are known: ``nulls.3``, ``low.3``, ``high.3``."""
 DELETE_FILE: Final = pa.schema(

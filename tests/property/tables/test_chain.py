@@ -59,7 +59,7 @@ FILES: dict[str, set[int]] = {}
 def _blocks(number: int, sizes: list[int], statistics: bool) -> pa.Table:
     rows = [
         {"key": f"b{number}-{at}", "first_row": -1, "last_row": -1, "carried": False, "rows": size, "size": size * 10}
-        | {"footer_size": 1, "footer_hash": bytes(16), "schema_id": 0}
+        | {"footer_size": 1, "footer_hash": bytes(16), "chunk_sums": b"", "schema_id": 0}
         for at, size in enumerate(sizes)
     ]
     made = pa.Table.from_pylist(rows, schema=BLOCK)

@@ -28,7 +28,7 @@ TOKENS = itertools.count()
 def block(base: int, rows: int, first: int = -1, last: int = -1, *, carried: bool = False) -> dict[str, object]:
     key = block_key(base, f"{next(TOKENS):032x}")
     row = {"key": key, "first_row": first, "last_row": last, "carried": carried, "rows": rows, "size": rows * 10}
-    return row | {"footer_size": 1, "footer_hash": bytes(16), "schema_id": 0}
+    return row | {"footer_size": 1, "footer_hash": bytes(16), "chunk_sums": b"", "schema_id": 0}
 
 
 def blocks(rows: list[dict[str, object]]) -> pa.Table:

@@ -1,0 +1,120 @@
+"""Blocks of one table in its object store.
+
+A small block is one request; of a larger one the footer is read first, which does not change and is kept, and then what
+a scan needs of it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from slate_async.errors import CorruptionError
+from slate_async.objectstore.protocol import ObjectStore, Span
+from slate_async.objectstore.ranges import read_spans
+from slate_async.runtime.protocol import Runtime
+from slate_async.tables.codec.block import EncodedBlock, encode_block
+from slate_async.tables.codec.block_read import Footer, decode_columns, decode_footer, spans_of
+from slate_async.tables.core.names import block_key
+from slate_async.tables.core.schema import TableSchema
+from slate_async.tables.store.puts import put_new
+
+KEPT_FOOTERS: Final = 1_024
+WHOLE_BYTES: Final = 1 << 20
+"""A block of so many bytes is read whole."""
+
+
+class Blocks:
+    """See the module docstring. ``store``: the folder of the table."""
+
+    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+
+    async def put(self, rows: pa.Table, schema: TableSchema, base: int) -> pa.Table:
+        """Store ``rows``; returns what a link says of the block. ``base``: the version that the caller had read."""
+        encoded: EncodedBlock = await self._runtime.offload.run(lambda: encode_block(rows, schema))
+        key = await put_new(self._store, memoryview(encoded.data), lambda token: block_key(base, token), self._runtime)
+        return encoded.under(key)
+
+    async def copy(self, block: pa.Table, base: int) -> pa.Table:
+        """The same block under a new name. Raises `ObjectNotFoundError` if it was deleted."""
+        data = (await self._store.get(block.column("key")[0].as_py())).data
+        key = await put_new(self._store, data, lambda token: block_key(base, token), self._runtime)
+        return block.set_column(0, block.schema.field("key"), pa.array([key], pa.string()))
+
+    async def read(
+        self,
+        block: Mapping[str, Any],
+        schema: TableSchema,
+        columns: Sequence[str],
+        groups: Callable[[Footer], Sequence[int]],
+    ) -> list[tuple[int, pa.Table]]:
+        """Those row groups that ``groups`` names by the footer: the number of each one's first row, and the columns.
+
+        block: a row as `slate_async.tables.core.chain.BLOCK` has it, written by ``schema``
+        columns: as the block calls them; of none, tables without columns
+
+        Raises `ObjectNotFoundError`, `CorruptionError`."""
+        whole = await self._whole(block) if block["size"] <= WHOLE_BYTES and columns else None
+        footer = self._footers.get(block["key"])
+        if footer is None:
+            data = await self._bytes(block, whole, [_footer_span(block)])
+            footer = await self._runtime.reading.run(lambda: decode_footer(data[0], block, schema))
+            self._keep(footer)
+        else:
+            self._footers.move_to_end(footer.key)
+        starts = [0]
+        for group in range(footer.groups):
+            starts.append(starts[-1] + footer.metadata.row_group(group).num_rows)
+        wanted = groups(footer)
+        spans = [spans_of(footer, group, columns) for group in wanted]
+        parts = await self._bytes(block, whole, [span for of_group in spans for span in of_group])
+        decode = _decoder(footer, wanted, columns, spans, parts)
+        tables = await self._runtime.reading.run(decode) if columns else [pa.table({}) for _ in wanted]
+        return [(starts[group], table) for group, table in zip(wanted, tables, strict=True)]
+
+    async def _whole(self, block: Mapping[str, Any]) -> memoryview:
+        data = (await self._store.get(block["key"])).data
+        if len(data) != block["size"]:
+            raise CorruptionError(
+                f"it has {len(data)} bytes, and {block['size']} were written", object_name=block["key"]
+            )
+        return memoryview(data)
+
+    async def _bytes(self, block: Mapping[str, Any], whole: memoryview | None, spans: Sequence[Span]) -> list[bytes]:
+        if not spans:
+            return []
+        if whole is not None:
+            return [bytes(whole[span.offset : span.offset + span.length]) for span in spans]
+        return await read_spans(self._store, block["key"], spans)
+
+    def _keep(self, footer: Footer) -> None:
+        self._footers[footer.key] = footer
+        while len(self._footers) > KEPT_FOOTERS:
+            self._footers.popitem(last=False)
+
+
+def _footer_span(block: Mapping[str, Any]) -> Span:
+    return Span(max(0, block["size"] - block["footer_size"]), block["footer_size"])
+
+
+def _decoder(
+    footer: Footer,
+    groups: Sequence[int],
+    columns: Sequence[str],
+    spans: Sequence[Sequence[Span]],
+    parts: Sequence[bytes],
+) -> Callable[[], list[pa.Table]]:
+    def decode() -> list[pa.Table]:
+        given, tables = iter(parts), []
+        for group, of_group in zip(groups, spans, strict=True):
+            taken = [next(given) for _ in of_group]
+            tables.append(decode_columns(footer, group, columns, of_group, taken))
+        return tables
+
+    return decode
