@@ -1,5 +1,5 @@
-"""Range deletes while everything else goes on: two writers that fence each other, a compactor, a reader, a feed and
-ingests, with every fault.
+"""Range deletes while everything else goes on: two writers that fence each other, a compactor, a collector, a reader, a
+feed, a subscription, checkpoints and ingests, with every fault.
 
 Each write has a row of a *journal*, whose keys no range delete lies over. What it puts and deletes is in the ledger. So
 whatever is read says by itself what it must be: what the writes of the journal that is read make, in the order of
@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -65,9 +66,9 @@ class Ledger:
     feeds: list[tuple[str, int, dict[bytes, bytes]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def count(self, name: str) -> None:
-        """One more of ``name``."""
-        self.counts[name] = self.counts.get(name, 0) + 1
+    def count(self, name: str, number: int = 1) -> None:
+        """So many more of ``name``."""
+        self.counts[name] = self.counts.get(name, 0) + number
 
     def new(self, steps: Sequence[bytes | tuple[bytes, bytes]], *, whole: bool = False) -> Batch:
         """The next one."""
@@ -118,12 +119,19 @@ class Ledger:
 
 
 class RangePlay:
-    """One seed's run."""
+    """One seed's run.
+
+    kept: checkpoints that are to stay, each with what was read of it first
+    copies: what the changes of the subscription made, by number, wherever it may go on; snapshot_seq: up to where it
+    began with what compaction had left"""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.ledger = Ledger()
         self.over = False
+        self.kept: dict[UUID, list[Found] | None] = {}
+        self.copies: dict[int, dict[bytes, bytes]] = {0: {}}
+        self.snapshot_seq = 0
         rng = world.rng
         self.settings: dict[str, Any] = {
             "retention_ms": rng.choice((0, 400, FOREVER_MS)),
@@ -153,7 +161,8 @@ class RangePlay:
         await creator.run(self._create(creator))
         world.plan = plan
         roles = [("writer0", self.write), ("writer1", self.write), ("compactor", self.compact), ("reader", self.read)]
-        roles += [("consumer", self.consume), ("ingester", self.ingest)]
+        roles += [("consumer", self.consume), ("ingester", self.ingest), ("collector", self.collect)]
+        roles += [("keeper", self.keep), ("subscriber", self.subscribe)]
         tasks = [world.loop.create_task(self._live(name, role), name=name) for name, role in roles]
         for task in tasks[:2]:
             await task
@@ -300,17 +309,76 @@ class RangePlay:
                 await self._pause(node)
                 await self._follow(reader, node.name)
 
+    async def collect(self, node: Node) -> None:
+        """Collect garbage."""
+        async with self._opened(node, "open_gc", periodic=False, settings={"retry_deadline_ms": 30_000}) as collector:
+            while not self.over:
+                await self._pause(node)
+                self.ledger.count("collected", len((await collector.collect()).objects))
+
+    async def keep(self, node: Node) -> None:
+        """Make checkpoints that stay, look at them again and again, and delete some."""
+        rng = node.rng
+        async with self._opened(node, "open_admin") as admin:
+            while not self.over:
+                await self._pause(node)
+                kept = rng.choice(list(self.kept)) if self.kept else None
+                if kept is None or rng.random() < 0.3:
+                    self.kept[(await admin.checkpoints.create()).id] = None
+                elif rng.random() < 0.2:
+                    del self.kept[kept]
+                    await admin.checkpoints.delete(kept)
+                else:
+                    await self._look_at(node, kept)
+
+    async def _look_at(self, node: Node, kept: UUID) -> None:
+        """At a checkpoint, which shows what it showed."""
+        try:
+            async with self._opened(node, "open_reader", checkpoint=kept) as reader:
+                found = await rows_of(reader, node.rng.random() < 0.5)
+        except InvalidError as error:
+            raise Violation("checkpoint", f"{kept} cannot be read: {error}") from error
+        self.ledger.seen(node.name, found)
+        found.sort()
+        before = self.kept[kept]
+        if before is not None and before != found:
+            raise Violation("checkpoint", f"{kept} held {before}, and holds {found}")
+        self.kept[kept] = found
+        self.ledger.count("checkpoints")
+
+    async def subscribe(self, node: Node) -> None:
+        """Follow by a subscription, from where it was left."""
+        async with self._opened(node, "open_reader") as reader:
+            while not self.over:
+                await self._pause(node)
+                await self._go_on(reader, node)
+
+    async def _go_on(self, source: slate.Reader | slate.Db, node: Node, *, to_the_end: bool = False) -> None:
+        async with source.changes(subscription="copy", follow=False) as feed:
+            begun = feed.seq
+            if begun not in self.copies:
+                raise Violation("subscription", f"it goes on behind {begun}, and was left at {sorted(self.copies)}")
+            rows = dict(self.copies[begun])
+            left = None if to_the_end else node.rng.choice((None, 5, 30))
+            async for change in feed:
+                apply_change(rows, change)
+                left = None if left is None else left - 1
+                if left == 0:
+                    break
+            self.snapshot_seq = max(self.snapshot_seq, feed.snapshot_seq if not begun else 0)
+            if feed.snapshot_seq > self.snapshot_seq:
+                raise Violation("subscription", f"changes behind {begun} are gone up to {feed.snapshot_seq}")
+            if left != 0 and feed.seq:
+                self.ledger.feeds.append((node.name, feed.seq, dict(rows)))
+            self.copies[feed.seq] = rows
+            await feed.acknowledge(feed.seq, now=node.rng.random() < 0.5)
+        self.ledger.count("subscribed")
+
     async def _follow(self, source: slate.Reader | slate.Db, who: str) -> None:
         rows: dict[bytes, bytes] = {}
         async with source.changes(from_seq=0, follow=False) as feed:
             async for change in feed:
-                if change.op == "delete_range":
-                    assert change.value is not None
-                    for key in [key for key in rows if change.key <= key < change.value]:
-                        del rows[key]
-                elif not change.key.startswith(JOURNAL):
-                    assert change.value is not None
-                    rows[change.key] = change.value
+                apply_change(rows, change)
             if feed.seq:
                 self.ledger.feeds.append((who, feed.seq, rows))
         self.ledger.count("feeds")
@@ -325,7 +393,21 @@ class RangePlay:
             if self.ledger.seen("compacted", await rows_of(db, True)) != final:
                 raise Violation("value", f"the journal was {final} before a compaction")
             await self._follow(db, "final")
-            return final
+            await self._go_on(db, node, to_the_end=True)
+        for kept in list(self.kept):
+            await self._look_at(node, kept)
+        return final
+
+
+def apply_change(rows: dict[bytes, bytes], change: slate.Change) -> None:
+    """To the rows that the changes before it have made."""
+    if change.op == "delete_range":
+        assert change.value is not None
+        for key in [key for key in rows if change.key <= key < change.value]:
+            del rows[key]
+    elif not change.key.startswith(JOURNAL):
+        assert change.value is not None
+        rows[change.key] = change.value
 
 
 async def rows_of(source: slate.Readable, reverse: bool) -> list[Found]:
@@ -341,6 +423,11 @@ def scenario(name: str, summary: str, plan: FaultPlan | None) -> Scenario:
 
 
 RANGES: Sequence[Scenario] = (
-    scenario("ranges", "range deletes of writers, beside compactors, readers, feeds and ingests; all faults", None),
+    scenario(
+        "ranges",
+        "range deletes beside compactors, collectors, readers, feeds, checkpoints and ingests; all faults",
+        None,
+    ),
     scenario("ranges-calm", "the same without faults", NO_FAULTS),
+    scenario("ranges-few", "the same with few faults, so that collectors come to an end", FaultPlan().scaled(0.2)),
 )
