@@ -124,6 +124,13 @@ if TYPE_CHECKING:
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
+    from slate_async.tables.core.errors import SnapshotExpiredError
+    from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
+    from slate_async.tables.incoming import ArrowData
+    from slate_async.tables.open import open_tables
+    from slate_async.tables.scan import TableScan
+    from slate_async.tables.table import AppendResult, DeleteResult, Table
+    from slate_async.tables.tables import Tables
     from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
@@ -222,6 +229,13 @@ else:
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
+            "slate_async.tables.core.errors": "SnapshotExpiredError",
+            "slate_async.tables.core.predicate": "Column Predicate PredicateLike col",
+            "slate_async.tables.incoming": "ArrowData",
+            "slate_async.tables.open": "open_tables",
+            "slate_async.tables.scan": "TableScan",
+            "slate_async.tables.table": "AppendResult DeleteResult Table",
+            "slate_async.tables.tables": "Tables",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -230,6 +244,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Admin",
+    "AppendResult",
+    "ArrowData",
     "Batches",
     "BlockInspection",
     "BlockingCompaction",
@@ -245,6 +261,7 @@ __all__ = [
     "Collection",
     "CollectionInfo",
     "CollectionSettings",
+    "Column",
     "CompactionEvent",
     "CompactorStatus",
     "Compression",
@@ -258,6 +275,7 @@ __all__ = [
     "Db",
     "DbCompactor",
     "DbReader",
+    "DeleteResult",
     "Duplicates",
     "Duration",
     "Envelope",
@@ -320,6 +338,8 @@ __all__ = [
     "Opening",
     "Outcome",
     "Page",
+    "Predicate",
+    "PredicateLike",
     "PutConditions",
     "RangeDelete",
     "RangeResult",
@@ -338,6 +358,7 @@ __all__ = [
     "SinceError",
     "SlateError",
     "Snapshot",
+    "SnapshotExpiredError",
     "Split",
     "SstFooter",
     "SstInspection",
@@ -345,6 +366,9 @@ __all__ = [
     "Status",
     "StreamBatch",
     "SumError",
+    "Table",
+    "Tables",
+    "TableScan",
     "TimeLike",
     "TokenMismatchError",
     "Transaction",
@@ -362,6 +386,7 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "WriterLife",
+    "col",
     "open",
     "open_admin",
     "open_collections",
@@ -370,6 +395,7 @@ __all__ = [
     "open_ingest",
     "open_ingest_task",
     "open_reader",
+    "open_tables",
     "relay",
     "relay_schema",
     "relay_to_database",

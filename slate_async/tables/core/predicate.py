@@ -138,6 +138,9 @@ class Column:
     """A top-level column; comparisons with it are predicates. `col` makes one."""
 
     __slots__ = ("name",)
+    name: str
+    """Of the column."""
+
     __hash__ = None  # type: ignore[assignment]  # == makes a predicate
 
     def __init__(self, name: str) -> None:
