@@ -1,4 +1,7 @@
-"""What is used of one table by all that works with it in one process."""
+"""What is used of one table by all that works with it in one process.
+
+Rules T9 and T11.
+"""
 
 from __future__ import annotations
 

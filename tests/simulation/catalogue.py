@@ -13,6 +13,7 @@ from tests.simulation.rules.range_table import RANGE_SWITCHES
 from tests.simulation.rules.region_table import REGION_SWITCHES
 from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
+from tests.simulation.rules.tables_table import TABLE_SWITCHES
 from tests.simulation.rules.transaction_table import TRANSACTION_SWITCHES
 from tests.simulation.rules.watch_table import WATCH_SWITCHES
 from tests.simulation.scenarios.collections.scenarios import COLLECTIONS
@@ -35,6 +36,7 @@ from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.ranges import RANGES
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
+from tests.simulation.scenarios.tables.play import TABLES
 from tests.simulation.scenarios.tiny import TINY
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
 from tests.simulation.scenarios.transactions.scripts import READ_BEFORE_A_LOSS
@@ -55,7 +57,7 @@ ENGINE_SWITCHES = (
     *RANGE_SWITCHES,
 )
 """Of the rules in ``docs/design/protocol-rules.md``."""
-ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES)
+ALL_SWITCHES = (*ENGINE_SWITCHES, *COLLECTION_SWITCHES, *TABLE_SWITCHES)
 _RULES = [scenario for switch in ALL_SWITCHES for scenario in switch.scenarios()]
 _ENGINE_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, *LEASE_SCRIPTS, *QUERY_SCRIPTS)
 _SCRIPTS = (*_ENGINE_SCRIPTS, *LAKE_SCRIPTS)
@@ -76,6 +78,7 @@ _ALL = (
     READ_BEFORE_A_LOSS,
     *MERGES,
     *RANGES,
+    *TABLES,
     *WATCHES,
     *MAPS,
     DUEL,

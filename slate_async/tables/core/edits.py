@@ -4,7 +4,7 @@ Appends and deletes always apply, whatever was committed meanwhile: rows get the
 commit extends, and deletes name rows, not places in files. A merge of blocks applies if its inputs are live. What adds
 an object applies if that is not below the floor, where a vacuum may be deleting.
 
-Rules T4, T5, T13, T14, T15, T17, T18 and T19.
+Rules T4, T5, T6, T13, T14, T15, T17, T18 and T19.
 """
 
 from __future__ import annotations

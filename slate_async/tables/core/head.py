@@ -5,7 +5,7 @@ A `Head` is what a commit writes. Its successor is made by `slate_async.tables.c
 
 Invariant: `check_successor`. What says that something is over never goes back, whatever is restored.
 
-Rules T1, T2, T4, T5 and T19.
+Rules T1, T2, T4, T5, T9, T17 and T19.
 """
 
 from __future__ import annotations

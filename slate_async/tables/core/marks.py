@@ -37,7 +37,7 @@ class MarkedEdit:
     """``edit`` as commit ``n`` of ``writer``. An edit of `slate_async.commits`.
 
     began: the head's version when it was first asked to commit
-    kept: whether its mark is
+    kept: whether its mark is, so that it is never forgotten
     """
 
     edit: TableEdit
@@ -54,7 +54,7 @@ class MarkedEdit:
             return None
         if head.dropped:
             raise NotFoundError("the table was dropped", outcome="not_applied")
-        if head.marks_floor > self.began:
+        if not self.kept and head.marks_floor > self.began:
             raise ConflictError(
                 f"commits up to version {head.marks_floor} cannot be recognised any more, and this one began at"
                 f" {self.began}; see whether it is in",

@@ -11,6 +11,8 @@ Below the folder of one table::
 ``base`` is the version that its producer had read when it began, by which a vacuum decides (rule T5).
 
 Invariant: parsing accepts exactly what formatting yields, so foreign keys are left alone.
+
+Rules T5 and T9.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A put whose answer was lost is not sent again: it may land at any time. The same bytes go under another name, and what
 may be left of the first one is garbage, because no link names it (rule T4).
+
+Rule T4.
 """
 
 from __future__ import annotations

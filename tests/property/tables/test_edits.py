@@ -190,6 +190,7 @@ def test_an_attempt_older_than_a_forgotten_mark_ends_unknown() -> None:
         MarkedEdit(edits.Write(), "w0", 1, 1, 0).apply(after)
     assert (caught.value.outcome, caught.value.reason) == ("unknown", FORGOTTEN)
     assert MarkedEdit(edits.Write(), "late", 1, 2, 0).apply(after) is not None
+    assert MarkedEdit(edits.Write(), "app", 2, 0, 0, kept=True).apply(after) is not None  # never forgotten
 
 
 def test_marks_that_are_kept_have_a_limit() -> None:

@@ -1,0 +1,106 @@
+"""Rules of tables, each with the way to break it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from metastores.protocol import Committed
+from slate_async.commits import WriteOutcome
+from slate_async.objectstore.protocol import CREATE
+from slate_async.tables.codec.link import StoredLink, digest_of, encode_link, encode_whole
+from slate_async.tables.core import chain as core_chain
+from slate_async.tables.core import edits
+from slate_async.tables.core.head import Head, LinkRef
+from slate_async.tables.core.marks import MarkedEdit
+from slate_async.tables.core.names import link_key, whole_key
+from slate_async.tables.store.chain import Chain
+from slate_async.tables.store.heads import TableHeads
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.tables.play import TABLES
+
+ALL_FAULTS, FEW_MARKS, CALM = TABLES
+_apply, _write = MarkedEdit.apply, TableHeads.write
+
+
+def no_mark(self: MarkedEdit, head: Head) -> Head | None:
+    """The edit is applied again, whatever is in."""
+    return _apply(self, replace(head, marks={name: mark for name, mark in head.marks.items() if name != self.writer}))
+
+
+def no_marks_floor(self: MarkedEdit, head: Head) -> Head | None:
+    """What was forgotten counts as not committed."""
+    return _apply(replace(self, began=head.version), head)
+
+
+async def first_link(self: TableHeads, old: Head | None, new: Head) -> WriteOutcome[Head]:
+    """An attempt takes the link of the one before."""
+    if old is not None and new.change is not None:
+        commit = next((name, mark.n) for name, mark in new.marks.items() if mark.version == new.version)
+        links: dict[Any, LinkRef] = self.__dict__.setdefault("first_links", {})
+        if commit not in links:
+            links[commit] = await self._chain.put(old, new.change)
+        new = new.with_link(links[commit])
+    return await _write(self, old, new)
+
+
+async def head_first(self: TableHeads, old: Head | None, new: Head) -> WriteOutcome[Head]:
+    """The link is put when the head has it."""
+    if old is None or new.change is None:
+        return await _write(self, old, new)
+    chain = self._chain
+    data = encode_link(StoredLink(new.uuid, old.link, new.change))
+    ref = LinkRef(link_key(old.version, self._runtime.ids.token()), len(data), digest_of(data), new.change.whole)
+    outcome = await _write(self, old, new.with_link(ref))
+    if isinstance(outcome, Committed):
+        await chain._store.put(ref.key, data, mode=CREATE)
+    return outcome
+
+
+def ids_from_zero(blocks: pa.Table, next_row: int) -> tuple[pa.Table, int]:
+    """Each commit gives the same ids."""
+    placed, _ = core_chain.placed(blocks, 0)
+    return placed, next_row + blocks.num_rows
+
+
+async def beside_the_wrong_link(self: Chain, head: Head) -> str | None:
+    """A whole link stands beside the one before that whose chain it is."""
+    if len(head.links) < 2:
+        return None
+    contents = await self.contents(head)
+    key = head.links[1].key
+    data = encode_whole(key, StoredLink(self._uuid, None, contents.as_link()))
+    await self._store.put(whole_key(key), data)
+    return key
+
+
+def _switch(name: str, rule: str, broken: str, patch: Patch, within: int, stage: Any = ALL_FAULTS) -> Switch:
+    return Switch(f"tables-{name}", rule, broken, (patch,), within=within, stage=stage)
+
+
+TABLE_SWITCHES: Sequence[Switch] = (
+    _switch("mark", "T1", "a commit is repeated without looking for its mark", Patch(MarkedEdit, "apply", no_mark), 40),
+    _switch(
+        "marks-floor",
+        "T2",
+        "an attempt without an answer is repeated although its mark may be forgotten",
+        Patch(MarkedEdit, "apply", no_marks_floor),
+        400,
+        FEW_MARKS,
+    ),
+    _switch(
+        "own-link", "T4", "an attempt takes the link of the one before", Patch(TableHeads, "write", first_link), 40
+    ),
+    _switch("link-first", "T4", "a link is put once a head names it", Patch(TableHeads, "write", head_first), 40),
+    _switch(
+        "whole",
+        "T9",
+        "a whole link has more than the chain beside which it stands",
+        Patch(Chain, "put_whole", beside_the_wrong_link),
+        20,
+    ),
+    _switch("row-ids", "T13", "each commit gives the same row ids", Patch(edits, "placed", ids_from_zero), 20, CALM),
+)

@@ -1,0 +1,73 @@
+"""What is true of a table: who appended and deleted which rows, what they were answered, and what was seen.
+
+Each row has a number of its own, so a row that is there twice, or comes back, is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.checkers import Violation
+
+
+@dataclass(slots=True)
+class Append:
+    """Rows of one append, maybe sent several times under one ``append_id``.
+
+    acknowledged, refused: it is in, for certain, or certainly not; neither: nobody knows"""
+
+    rows: tuple[int, ...]
+    acknowledged: bool = False
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    """See the module docstring.
+
+    deleting, deleted: rows that somebody has begun to delete, and those of acknowledged deletes
+    """
+
+    appends: list[Append] = field(default_factory=list)
+    deleting: set[int] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    _next: int = 0
+
+    def count(self, name: str) -> None:
+        """One more of ``name``."""
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def new(self, rows: int) -> Append:
+        """The next append, of so many rows."""
+        first, self._next = self._next, self._next + rows
+        made = Append(tuple(range(first, first + rows)))
+        self.appends.append(made)
+        return made
+
+    def acknowledged(self) -> list[Append]:
+        """Appends that are in."""
+        return [append for append in self.appends if append.acknowledged]
+
+    def seen(
+        self, who: str, found: Sequence[int], before: Sequence[Append], deleted: set[int], *, final: bool = False
+    ) -> None:
+        """Judge a scan that began when the appends ``before`` were acknowledged, and the deletes of ``deleted``.
+
+        Raises `Violation`."""
+        there = set(found)
+        if len(there) < len(found):
+            raise Violation("twice", f"{who} saw {sorted(row for row in there if found.count(row) > 1)} more than once")
+        if back := there & deleted:
+            raise Violation("came-back", f"{who} saw {sorted(back)}, which were deleted before")
+        for append in before:
+            lost = set(append.rows) - there - self.deleting
+            if lost:
+                raise Violation("lost", f"{who} did not see {sorted(lost)} of {append.rows}")
+        for append in self.appends:
+            some = there & set(append.rows)
+            if some and append.refused and final:
+                raise Violation("refused", f"{who} saw {sorted(some)}, of an append that was refused")
+            if some and set(append.rows) - there - self.deleting:
+                raise Violation("torn", f"{who} saw only {sorted(some)} of {append.rows}")
