@@ -12,11 +12,13 @@ from typing import Final, TypeVar
 
 from slate_async.errors import CorruptionError, NotFoundError, SlateError
 from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.tables.core.chain import Contents
 from slate_async.tables.core.errors import SnapshotExpiredError
 from slate_async.tables.core.head import Head
+from slate_async.tables.core.row_ids import RowIds, difference, union
 from slate_async.tables.store.blocks import Blocks
 from slate_async.tables.store.chain import Chain
 from slate_async.tables.store.committer import Committer
@@ -24,7 +26,7 @@ from slate_async.tables.store.heads import TableHeads
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-LOOKS: Final = 3
+PARALLEL_DELETES: Final = 16
 COVER_LINKS: Final = 16
 """After so many links a whole one is put beside the newest."""
 
@@ -52,6 +54,15 @@ class TableContext:
     async def contents(self, head: Head) -> Contents:
         """All that ``head`` has. Raises as `kept`."""
         return await self.kept(head, self.chain.contents(head))
+
+    async def deleted(self, head: Head, contents: Contents) -> RowIds:
+        """All rows of ``contents``, those of ``head``, that are deleted. Raises as `kept`."""
+        files = contents.delete_files.to_pylist()
+        if not files:
+            return contents.deleted
+        read = map_bounded(self.blocks.read_deletes, files, PARALLEL_DELETES)
+        filed = await self.kept(head, read)
+        return await self.runtime.offload.run(lambda: difference(union([contents.deleted, *filed]), contents.retired))
 
     async def kept(self, head: Head, work: Awaitable[T]) -> T:
         """What ``work`` reads of ``head``. An object that is missing was deleted with its version, or is lost: raises

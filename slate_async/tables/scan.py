@@ -97,8 +97,10 @@ class TableScan:
         if plan.bound is not None:
             blocks = blocks.filter(pa.array(plan.bound.may_pass(BlockSpans(blocks, head.schema))))
 
+        deleted = await context.deleted(head, contents)
+
         async def read(block: Mapping[str, Any]) -> list[pa.RecordBatch]:
-            return await context.kept(head, _read_block(context, plan, head, block, contents.deleted))
+            return await context.kept(head, _read_block(context, plan, head, block, deleted))
 
         async with aclosing(ahead(read, _each(blocks), limit=PARALLEL, budget=AHEAD_BYTES)) as results:
             async for batches in results:

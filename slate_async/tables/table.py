@@ -15,7 +15,7 @@ from slate_async.tables.context import TableContext
 from slate_async.tables.core.chain import BLOCK
 from slate_async.tables.core.edits import BELOW_FLOOR, Write
 from slate_async.tables.core.predicate import PredicateLike
-from slate_async.tables.core.row_ids import set_of
+from slate_async.tables.core.row_ids import RowIds, set_of
 from slate_async.tables.core.schema import ROW_ID, TableSchema
 from slate_async.tables.incoming import BLOCK_BYTES, ArrowData, pieces
 from slate_async.tables.scan import TableScan, Wanted
@@ -24,7 +24,9 @@ from slate_async.tables.store.committer import AppendId, Done
 ENCODED_AT_ONCE: Final = 2
 PUT_AGAIN: Final = 3
 """Times that blocks are put under new names, when a vacuum has passed those that they had."""
-MAX_DELETED: Final = 1_000_000
+INLINE_DELETED: Final = 512
+"""Row ids that a link holds itself; more of them are a file."""
+MAX_DELETED: Final = 10_000_000
 """Rows that one delete takes."""
 
 
@@ -107,7 +109,7 @@ class Table:
                 f"a delete takes at most {MAX_DELETED} rows, and {len(ids)} pass; delete them in parts",
                 outcome="not_applied",
             )
-        done = await context.committer.commit(Write(deleted=ids))
+        done = await self._deleted(ids)
         context.cover(done.head)
         return DeleteResult(done.version, len(ids))
 
@@ -142,9 +144,22 @@ class Table:
                 continue
             context.cover(done.head)
             return _result(done, added)
-        raise UnavailableError(
-            f"the rows were put {PUT_AGAIN} times, and each time a vacuum went past them", outcome="not_applied"
-        )
+        raise _passed()
+
+    async def _deleted(self, ids: RowIds) -> Done:
+        context = self._context
+        if len(ids) <= INLINE_DELETED:
+            return await context.committer.commit(Write(deleted=ids))
+        head = context.heads.head or await context.newest()
+        for _ in range(PUT_AGAIN):
+            files = await context.blocks.put_deletes(ids, head.version)
+            try:
+                return await context.committer.commit(Write(delete_files=files))
+            except ConflictError as error:
+                if error.reason != BELOW_FLOOR:
+                    raise
+                head = await context.newest()
+        raise _passed()
 
     async def _stored(self, data: ArrowData, schema: TableSchema, base: int) -> pa.Table:
         """``data`` as blocks, and what their link says of them."""
@@ -164,6 +179,12 @@ class Table:
                 "a vacuum deleted the rows before they were committed; append them again", outcome="not_applied"
             ) from error
         return pa.concat_tables(copied)
+
+
+def _passed() -> UnavailableError:
+    return UnavailableError(
+        f"it was put {PUT_AGAIN} times, and each time a vacuum went past it; try again", outcome="not_applied"
+    )
 
 
 def _append_id(given: object) -> AppendId | None:

@@ -1,4 +1,4 @@
-"""Blocks of one table in its object store.
+"""Blocks and delete files of one table in its object store.
 
 A small block is one request; of a larger one the footer is read first, which does not change and is kept, and then what
 a scan needs of it.
@@ -18,11 +18,14 @@ from slate_async.objectstore.ranges import read_spans
 from slate_async.runtime.protocol import Runtime
 from slate_async.tables.codec.block import EncodedBlock, encode_block
 from slate_async.tables.codec.block_read import Footer, decode_columns, decode_footer, spans_of
-from slate_async.tables.core.names import block_key
+from slate_async.tables.codec.deletes import decode_deletes, described, encode_deletes
+from slate_async.tables.core.names import block_key, delete_key
+from slate_async.tables.core.row_ids import RowIds
 from slate_async.tables.core.schema import TableSchema
 from slate_async.tables.store.puts import put_new
 
 KEPT_FOOTERS: Final = 1_024
+KEPT_DELETES: Final = 64
 WHOLE_BYTES: Final = 1 << 20
 """A block of so many bytes is read whole."""
 
@@ -34,12 +37,31 @@ class Blocks:
         self._store = store
         self._runtime = runtime
         self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._deletes: OrderedDict[str, RowIds] = OrderedDict()
 
     async def put(self, rows: pa.Table, schema: TableSchema, base: int) -> pa.Table:
         """Store ``rows``; returns what a link says of the block. ``base``: the version that the caller had read."""
         encoded: EncodedBlock = await self._runtime.offload.run(lambda: encode_block(rows, schema))
         key = await put_new(self._store, memoryview(encoded.data), lambda token: block_key(base, token), self._runtime)
         return encoded.under(key)
+
+    async def put_deletes(self, ids: RowIds, base: int) -> pa.Table:
+        """Store the row ids ``ids``, of which there is one; returns what a link says of the file."""
+        data = await self._runtime.offload.run(lambda: encode_deletes(ids))
+        key = await put_new(self._store, memoryview(data), lambda token: delete_key(base, token), self._runtime)
+        return described(key, ids, data)
+
+    async def read_deletes(self, file: Mapping[str, Any]) -> RowIds:
+        """The row ids of ``file``, a row as `slate_async.tables.core.chain.DELETE_FILE` has it. Raises as `read`."""
+        known = self._deletes.get(file["key"])
+        if known is None:
+            data = (await self._store.get(file["key"])).data
+            known = await self._runtime.reading.run(lambda: decode_deletes(data, file))
+        self._deletes[file["key"]] = known
+        self._deletes.move_to_end(file["key"])
+        while len(self._deletes) > KEPT_DELETES:
+            self._deletes.popitem(last=False)
+        return known
 
     async def copy(self, block: pa.Table, base: int) -> pa.Table:
         """The same block under a new name. Raises `ObjectNotFoundError` if it was deleted."""

@@ -98,6 +98,38 @@ async def test_deleted_rows_stay_deleted(store: StoreInHand, tables: Tables) -> 
         assert await ids_of(await others.table("orders")) == []
 
 
+async def test_large_deletes_are_files(store: StoreInHand, tables: Tables) -> None:
+    table = await tables.create("orders", ORDERS)
+    for first in (0, 1000):
+        await table.append(rows(*range(first, first + 1000)))
+    assert (await table.delete([("id", ">=", 300), ("id", "<", 1700)])).rows == 1400
+    assert (await table.delete(col("id") == 5)).rows == 1
+    files = [put.key for put in store.puts if "/dels/" in put.key]
+    assert len(files) == 1
+    kept = [at for at in (*range(300), *range(1700, 2000)) if at != 5]
+    assert await ids_of(table) == kept
+    assert await ids_of_all(store) == kept
+    assert (await table.delete(col("id") < 1000)).rows == 299
+    assert await ids_of_all(store) == list(range(1700, 2000))
+    data = (await store.get(files[0])).data
+    for damaged in (data[:-1], data[:50] + b"\x55" + data[51:], b""):
+        await store.put(files[0], damaged)
+        with pytest.raises(CorruptionError):
+            await ids_of_all(store)
+    await store.delete(files)
+    with pytest.raises(CorruptionError, match="missing"):
+        await ids_of_all(store)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_large_deletes_are_in_whatever_is_lost(store: StoreInHand, tables: Tables, fault: str) -> None:
+    table = await tables.create("orders", ORDERS)
+    await table.append(rows(*range(1000)))
+    fail_puts(store, "/dels/", fault)
+    await table.delete(col("id") < 999)
+    assert await ids_of_all(store) == [999]
+
+
 async def test_an_append_id_is_in_once(store: StoreInHand, tables: Tables) -> None:
     table = await tables.create("orders", ORDERS)
     first = await table.append(rows(1), append_id=("job", 1))

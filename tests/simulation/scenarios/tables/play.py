@@ -1,8 +1,8 @@
 """Several processes append to one table, delete from it and scan it, with every fault.
 
 ``tables``: all faults; processes crash, freeze and start again; some appends have an ``append_id``, and are repeated
-until they are acknowledged. ``tables-marks``: so few marks are kept that those of slow writers are forgotten.
-``tables-calm``: no faults. Some commits give up old versions, raise the floor, keep versions or change the schema.
+until they are acknowledged. ``tables-marks``: so few marks are kept that those of slow writers are forgotten, and every
+delete is a file. ``tables-calm``: no faults. Some commits give up old versions, raise the floor, or keep versions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 from slate_async.errors import ClosedError, ConflictError, CorruptionError, NotFoundError, SlateError, UnavailableError
 from slate_async.settings import Settings
 from slate_async.tables import context as table_context
+from slate_async.tables import table as table_module
 from slate_async.tables.core import marks
 from slate_async.tables.core.edits import Expire, Keep
 from slate_async.tables.core.head import Kept
@@ -189,8 +190,11 @@ def rows_of(append: Append) -> pa.Table:
 
 
 async def with_few_marks(world: World) -> Stats:
-    """A run in which marks are forgotten early."""
-    with mock.patch.object(marks, "MAX_MARKS", PROCESSES + FEW_MARKS):
+    """A run in which marks are forgotten early, and every delete is a file."""
+    with (
+        mock.patch.object(marks, "MAX_MARKS", PROCESSES + FEW_MARKS),
+        mock.patch.object(table_module, "INLINE_DELETED", 0),
+    ):
         return await TablesPlay(world).run()
 
 

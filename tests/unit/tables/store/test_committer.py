@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from slate_async.tables.core import marks
 from slate_async.tables.core.edits import Alter, Expire, Keep
 from slate_async.tables.core.errors import SnapshotExpiredError
 from slate_async.tables.core.head import Head, Kept
+from slate_async.tables.core.predicate import col
 from slate_async.tables.store.puts import TRIES, put_new
 from slate_async.tables.table import Table
 from slate_async.tables.tables import Tables
@@ -76,6 +78,36 @@ async def test_rows_below_the_floor_are_put_again() -> None:
         assert (await table.scan(columns=["id"]).read()).column("id").to_pylist() == [1, 10, 11, 12, 2]
         keys = (await table._context.contents(await table._context.newest())).blocks.column("key").to_pylist()
         assert int(keys[-1].split("/")[1][:20]) >= head.version
+
+
+async def test_a_large_delete_below_the_floor_is_put_again() -> None:
+    store = store_in_hand()
+    async with opened(store) as tables, opened(store) as others:
+        table = await both(store, tables)
+        await table.append(rows(*range(600)))
+        other = await others.table("orders")
+
+        async def overtake() -> None:
+            for _ in range(2):
+                await other.append(rows(1000))
+            head = await other._context.newest()
+            await other._context.committer.commit(Expire(0, head.version, 0))
+
+        put = table._context.blocks.put_deletes
+        first = True
+
+        async def late(ids: Any, base: int) -> Any:
+            nonlocal first
+            made = await put(ids, base)
+            if first:
+                first = False
+                await overtake()
+            return made
+
+        with mock.patch.object(type(table._context.blocks), "put_deletes", lambda self, ids, base: late(ids, base)):
+            await table.delete(col("id") < 1000)
+        assert len([put for put in store.puts if "/dels/" in put.key]) == 2
+        assert (await table.scan(columns=["id"]).read()).column("id").to_pylist() == [1000, 1000]
 
 
 @pytest.mark.parametrize("kept", [True, False])
