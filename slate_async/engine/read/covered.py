@@ -77,6 +77,10 @@ class CoveredView(ReadView):
         seen = self._below.known.get(key)
         if not seen:
             return self._look_below_covered(key) if seen is None else None
+        if not self._older_memtables:  # most often: without another call
+            found = self._hot.rows.get(key)
+            if found is not None:
+                return found
         return ReadView.look_below(self, key)
 
     def _look_in_newest(self, newest: Memtable, key: bytes) -> bytes | RowHit | NeedsIO | None:

@@ -124,7 +124,7 @@ async def delete_many(turn: Turn, count: int) -> None:
 async def one_round(turn: Turn) -> None:
     if not turn.number:
         await delete_many(turn, turn.plan.choose(2_000, 200_000, 10_000_000))
-    work = RangeDeletes(turn.plan.choose(2_000, 50_000, 100_000), turn.number, turn.plan.choose(100, 10_000, 10_000))
+    work = RangeDeletes(turn.plan.choose(2_000, 50_000, 80_000), turn.number, turn.plan.choose(100, 10_000, 10_000))
     for kind in taking_turns(turn, Uncompacted, Rocks, RocksTuned):
         for covered in turn.in_order((False, True)):
             if issubclass(kind, Rocks):
@@ -138,7 +138,7 @@ FAMILY = Family(
     "Range deletes, and gets beside them",
     (
         Goal(15, DELETE, 100, most=True),
-        Goal(15, LEFT, 0, most=True),
+        Goal(15, LEFT, 0.001, most=True),
         Goal(15, BESIDE.format(MEMORY), 0.8, (MEMORY, OURS)),
         Goal(15, BESIDE.format(STORED), 0.8, (STORED, OURS)),
         Goal(15, BESIDE.format(ABOVE), 0.8, (STORED, OURS)),
