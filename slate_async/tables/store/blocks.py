@@ -15,6 +15,7 @@ import pyarrow as pa
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectStore, Span
 from slate_async.objectstore.ranges import read_spans
+from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
 from slate_async.tables.codec.block import EncodedBlock, encode_block
 from slate_async.tables.codec.block_read import Footer, decode_columns, decode_footer, spans_of
@@ -26,6 +27,8 @@ from slate_async.tables.store.puts import put_new
 
 KEPT_FOOTERS: Final = 1_024
 KEPT_DELETES: Final = 64
+DECODED_AT_ONCE: Final = 2
+"""Row groups of a block: see the decision that a read is decoded by two threads."""
 WHOLE_BYTES: Final = 1 << 20
 """A block of so many bytes is read whole."""
 
@@ -96,8 +99,14 @@ class Blocks:
         wanted = groups(footer)
         spans = [spans_of(footer, group, columns) for group in wanted]
         parts = await self._bytes(block, whole, [span for of_group in spans for span in of_group])
-        decode = _decoder(footer, wanted, columns, spans, parts)
-        tables = await self._runtime.reading.run(decode) if columns else [pa.table({}) for _ in wanted]
+        if not columns:
+            return [(starts[group], pa.table({})) for group in wanted]
+        given = iter(parts)
+        work = [
+            _decoder(footer, group, columns, of_group, [next(given) for _ in of_group])
+            for group, of_group in zip(wanted, spans, strict=True)
+        ]
+        tables = await map_bounded(self._runtime.reading.run, work, DECODED_AT_ONCE)
         return [(starts[group], table) for group, table in zip(wanted, tables, strict=True)]
 
     async def _whole(self, block: Mapping[str, Any]) -> memoryview:
@@ -126,17 +135,6 @@ def _footer_span(block: Mapping[str, Any]) -> Span:
 
 
 def _decoder(
-    footer: Footer,
-    groups: Sequence[int],
-    columns: Sequence[str],
-    spans: Sequence[Sequence[Span]],
-    parts: Sequence[bytes],
-) -> Callable[[], list[pa.Table]]:
-    def decode() -> list[pa.Table]:
-        given, tables = iter(parts), []
-        for group, of_group in zip(groups, spans, strict=True):
-            taken = [next(given) for _ in of_group]
-            tables.append(decode_columns(footer, group, columns, of_group, taken))
-        return tables
-
-    return decode
+    footer: Footer, group: int, columns: Sequence[str], spans: Sequence[Span], parts: Sequence[bytes]
+) -> Callable[[], pa.Table]:
+    return lambda: decode_columns(footer, group, columns, spans, parts)
