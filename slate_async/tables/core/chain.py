@@ -168,7 +168,25 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     filled = [table for table in tables if table.num_rows]
     if len(filled) < 2:
         return filled[0] if filled else tables[0]
-    return pa.concat_tables(filled, promote_options="permissive")
+    try:
+        return pa.concat_tables(filled, promote_options="permissive")
+    except pa.ArrowTypeError:  # a column of dates was widened to timestamps, which Arrow does not do by itself
+        return pa.concat_tables(_as_timestamps(filled), promote_options="permissive")
+
+
+def _as_timestamps(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Statistics of dates as the timestamps that others have in the same column."""
+    stamps = {
+        column.name: column.type for table in tables for column in table.schema if pa.types.is_timestamp(column.type)
+    }
+    made = []
+    for table in tables:
+        for at, column in enumerate(table.schema):
+            kind = stamps.get(column.name)
+            if kind is not None and pa.types.is_date(column.type):
+                table = table.set_column(at, column.with_type(kind), table.column(at).cast(kind))
+        made.append(table)
+    return made
 
 
 def _within_files(retired: RowIds, files: pa.Table) -> RowIds:

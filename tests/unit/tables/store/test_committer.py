@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from slate_async.errors import ConflictError, CorruptionError, UnavailableError
@@ -176,6 +178,19 @@ async def test_old_blocks_are_read_by_the_newest_schema() -> None:
         await table._context.committer.commit(Alter(changes))
         found = await table.scan(where=[("n", "==", 7)]).read()
         assert found.to_pylist() == [{"id": 1, "name": "s1", "price": 0.5, "n": 7}]
+
+
+async def test_a_column_of_dates_becomes_one_of_timestamps() -> None:
+    day, later = dt.date(2026, 1, 2), dt.datetime.fromisoformat("2026-01-03T04:00")
+    store = store_in_hand()
+    async with opened(store) as tables:
+        table = await tables.create("days", pa.schema([("day", pa.date32())]))
+        await table.append(pa.table({"day": [day]}))
+        await table._context.committer.commit(Alter({"widen": {"day": pa.timestamp("us")}}))
+        await table.append(pa.table({"day": pa.array([later], pa.timestamp("us"))}))
+        midnight = dt.datetime.fromisoformat("2026-01-02")
+        for where, days in (([], [midnight, later]), (col("day") < later, [midnight]), (col("day") >= later, [later])):
+            assert (await table.scan(where).read()).column("day").to_pylist() == days
 
 
 async def test_a_version_is_found_by_number_and_token() -> None:
