@@ -48,11 +48,14 @@ def test_the_checker_finds_what_is_wrong() -> None:
     for wrong in ([*rows, (b"a", b"1", 2)], [rows[0], rows[2]]):
         with pytest.raises(Violation, match="value"):
             ledger.seen("reader", wrong)
-    ledger.feeds = [("feed", 3, {b"a": b"1", b"b": b"1"}), ("feed", 5, {b"b": b"1"})]
+    ledger.feeds = [("feed", 3, 0, {b"a": b"1", b"b": b"1"}), ("feed", 5, 0, {b"b": b"1"})]
+    ledger.feeds += [("feed", 2, 5, {}), ("feed", 3, 5, {b"b": b"1"}), ("feed", 5, 5, {b"b": b"1"})]
     ledger.check(journal)
-    ledger.feeds.append(("feed", 5, {}))
-    with pytest.raises(Violation, match="feed"):
-        ledger.check(journal)
+    right = list(ledger.feeds)
+    for wrong_feed in (("feed", 5, 0, {}), ("feed", 3, 5, {b"a": b"1", b"b": b"1"}), ("feed", 2, 5, {b"b": b"1"})):
+        ledger.feeds = [*right, wrong_feed]
+        with pytest.raises(Violation, match="feed"):
+            ledger.check(journal)
     with pytest.raises(Violation, match="order"):
         ledger.check(journal[:1])
     ledger.views.clear()

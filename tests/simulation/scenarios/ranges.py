@@ -59,11 +59,13 @@ class Batch:
 
 @dataclass(slots=True)
 class Ledger:
-    """All batches of a run, and what reads saw: who, and the journal, each batch with its number."""
+    """All batches of a run, and what reads saw: who, and the journal, each batch with its number.
+
+    feeds: who, the number that it came to, up to where it began with what compaction had left (0: nowhere), its rows"""
 
     batches: dict[int, Batch] = field(default_factory=dict)
     views: list[tuple[str, list[tuple[int, int]]]] = field(default_factory=list)
-    feeds: list[tuple[str, int, dict[bytes, bytes]]] = field(default_factory=list)
+    feeds: list[tuple[str, int, int, dict[bytes, bytes]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, name: str, number: int = 1) -> None:
@@ -112,10 +114,21 @@ class Ledger:
                 raise Violation("refused", f"{batch} is there")
             if batch.seq is not None and there.get(batch.id) != batch.seq:
                 raise Violation("lost", f"{batch} has the number {there.get(batch.id)}")
-        for who, up_to, rows in self.feeds:
-            made = self.made(final, up_to)
+        for who, up_to, snapshot_seq, rows in self.feeds:
+            seen = max(up_to, snapshot_seq)
+            made = self.made(final, seen)
+            if up_to < snapshot_seq:  # it ended amid what compaction had left
+                made = {key: value for key, value in made.items() if self.number(there, key, value, seen) <= up_to}
             if rows != made:
                 raise Violation("feed", f"{who} has made {rows} up to {up_to}, that is {made}")
+
+    def number(self, there: Mapping[int, int], key: bytes, value: bytes, seen: int) -> int:
+        """Of the newest row up to ``seen`` with that key and value. ``there``: of the first row of each batch."""
+        batch = self.batches[int(value)]
+        first = there[batch.id]
+        if batch.whole:
+            return first
+        return max(first + at for at, step in enumerate(batch.steps, 1) if step == key and first + at <= seen)
 
 
 class RangePlay:
@@ -369,7 +382,7 @@ class RangePlay:
             if feed.snapshot_seq > self.snapshot_seq:
                 raise Violation("subscription", f"changes behind {begun} are gone up to {feed.snapshot_seq}")
             if left != 0 and feed.seq:
-                self.ledger.feeds.append((node.name, feed.seq, dict(rows)))
+                self.ledger.feeds.append((node.name, feed.seq, feed.snapshot_seq, dict(rows)))
             self.copies[feed.seq] = rows
             await feed.acknowledge(feed.seq, now=node.rng.random() < 0.5)
         self.ledger.count("subscribed")
@@ -380,7 +393,7 @@ class RangePlay:
             async for change in feed:
                 apply_change(rows, change)
             if feed.seq:
-                self.ledger.feeds.append((who, feed.seq, rows))
+                self.ledger.feeds.append((who, feed.seq, feed.snapshot_seq, rows))
         self.ledger.count("feeds")
 
     async def _finish(self, node: Node) -> list[tuple[int, int]]:
