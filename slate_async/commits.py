@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from metastores.protocol import Committed, Conflict, Unknown
-from slate_async.errors import FencedError, NotFoundError, UnavailableError
+from slate_async.errors import FencedError, NotFoundError, Outcome, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
@@ -69,6 +69,17 @@ class CommitStats:
     unknowns: int = 0
 
 
+@dataclass(slots=True)
+class _Sent:
+    """What one commit has sent. ``maybe``: a write whose outcome is not known, so it may be in, or come in later"""
+
+    maybe: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        return "unknown" if self.maybe else "not_applied"
+
+
 class CommitLoop(Generic[S]):
     """Commits edits to ``versions``, one at a time.
 
@@ -99,12 +110,13 @@ class CommitLoop(Generic[S]):
     async def commit(self, edit: Edit[S]) -> S:
         """Commit ``edit`` and return a committed state that holds it and was the head at some time during this call.
 
-        Raises what the edit raises, or `UnavailableError` past the deadline: with outcome ``"not_applied"`` if its own
-        turn did not come, else ``"unknown"``."""
+        Raises what the edit raises, or `UnavailableError` past the deadline: with outcome ``"unknown"`` if a write may
+        be in, else ``"not_applied"``, as when its turn did not come, or a disk was full each time."""
         return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
 
     async def create(self, first: S) -> S:
         """Commit ``first`` as the first version unless there is one; returns the head either way."""
+        sent = _Sent()
         async with self._turn() as deadline:
             for attempt in range(MAX_ATTEMPTS):
                 cause: UnavailableError | None = None
@@ -113,17 +125,18 @@ class CommitLoop(Generic[S]):
                     head = await self._versions.load()
                     if head is not None:
                         return head
-                    if (committed := await self._write(None, first)) is not None:
+                    if (committed := await self._write(None, first, sent)) is not None:
                         return committed.value
                 except UnavailableError as error:
                     cause = error
-                await self._pause(attempt, began, deadline, cause)
+                await self._pause(attempt, began, deadline, cause, sent)
         raise UnavailableError(
             f"creating the {self._what} failed {MAX_ATTEMPTS} times; it may exist by now, so look before you repeat it",
-            outcome="unknown",
+            outcome=sent.outcome,
         )
 
     async def _commit(self, edit: Edit[S]) -> S:
+        sent = _Sent()
         async with self._turn() as deadline:
             known = self._versions.head
             for attempt in range(MAX_ATTEMPTS):
@@ -131,18 +144,18 @@ class CommitLoop(Generic[S]):
                 began = self._runtime.clock.monotonic()
                 try:
                     async with asyncio.timeout(max(SHORTEST_ATTEMPT_S, deadline - began)):
-                        if (committed := await self._judge_and_write(edit, known)) is not None:
+                        if (committed := await self._judge_and_write(edit, known, sent)) is not None:
                             return committed.value
                 except (UnavailableError, TimeoutError) as error:
                     cause = error  # whatever was written, or could not be read: the edit's mark will tell
                 known = None
-                await self._pause(attempt, began, deadline, cause)
+                await self._pause(attempt, began, deadline, cause, sent)
         raise UnavailableError(
             f"a commit to the {self._what} lost against other commits {MAX_ATTEMPTS} times; try again later",
-            outcome="unknown",
+            outcome=sent.outcome,
         )
 
-    async def _judge_and_write(self, edit: Edit[S], known: S | None) -> Committed[S] | None:
+    async def _judge_and_write(self, edit: Edit[S], known: S | None, sent: _Sent) -> Committed[S] | None:
         """Apply ``edit`` to ``known``, or to the real head, and try to write it; ``None`` if that must be repeated."""
         state = await self._versions.load() if known is None else known
         if state is None:
@@ -154,18 +167,23 @@ class CommitLoop(Generic[S]):
         except Exception:
             if known is None:
                 raise
-            return await self._judge_and_write(edit, None)  # judged on a cached head: judge again on the real one
+            return await self._judge_and_write(edit, None, sent)  # judged on a cached head: judge again on the real one
         if new is None:
             if known is not None:
-                return await self._judge_and_write(edit, None)  # in already, but the head may be newer than this
+                return await self._judge_and_write(edit, None, sent)  # in already, but the head may be newer than this
             return Committed(state)
-        return await self._write(state, new)
+        return await self._write(state, new, sent)
 
-    async def _write(self, old: S | None, new: S) -> Committed[S] | None:
+    async def _write(self, old: S | None, new: S, sent: _Sent) -> Committed[S] | None:
         """Write ``new`` after ``old``; ``None`` if another version took its place.
 
-        Raises `UnavailableError` if that is not known, or nothing was written."""
-        outcome = await self._versions.write(old, new)
+        Raises `UnavailableError` if that is not known, which it notes in ``sent``, or nothing was written."""
+        before, sent.maybe = sent.maybe, True  # a cancelled wait leaves it so
+        try:
+            outcome = await self._versions.write(old, new)
+        except UnavailableError:
+            sent.maybe = before
+            raise
         if isinstance(outcome, Committed):
             self.stats.commits += 1
             return outcome
@@ -173,6 +191,7 @@ class CommitLoop(Generic[S]):
             self.stats.unknowns += 1
             raise UnavailableError(outcome.cause)
         self.stats.conflicts += 1
+        sent.maybe = before
         return None
 
     @contextlib.asynccontextmanager
@@ -194,7 +213,7 @@ class CommitLoop(Generic[S]):
         finally:
             self._lock.release()
 
-    async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None) -> None:
+    async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None, sent: _Sent) -> None:
         """Wait before a try that follows number ``attempt``, which began at ``began``.
 
         Without an answer (``cause``) each pause is longer than the last: the store may be overloaded. After a lost race
@@ -203,9 +222,9 @@ class CommitLoop(Generic[S]):
         now = self._runtime.clock.monotonic()
         if now >= deadline:
             said = f": {cause}" if cause is not None and str(cause) else ""
+            is_in = "confirmed within {} ms, and may be in" if sent.maybe else "made within {} ms, and is not in"
             raise UnavailableError(
-                f"a commit to the {self._what} was not confirmed within {self.deadline_ms} ms, and may be in{said}",
-                outcome="unknown",
+                f"a commit to the {self._what} was not {is_in.format(self.deadline_ms)}{said}", outcome=sent.outcome
             ) from cause
         if attempt == 0:
             return  # at once: the head that was known was old

@@ -252,6 +252,28 @@ async def test_past_the_deadline_the_outcome_is_unknown_and_the_cause_is_named()
     assert caught.value.outcome == "unknown"
 
 
+async def test_past_the_deadline_nothing_is_in_if_nothing_was_written() -> None:
+    """As on a full disk."""
+    shelves = Shelves(Store(Shelf(1)), *["refused"] * 10_000)
+    with pytest.raises(
+        UnavailableError, match="a commit to the shelf was not made within 100 ms, and is not in: slow down"
+    ) as caught:
+        await loop_of(shelves, deadline_ms=100).commit(Put("a"))
+    assert caught.value.outcome == "not_applied"
+    shelves = Shelves(Store(None), *["refused"] * 10_000)
+    with pytest.raises(UnavailableError, match="is not in") as caught:
+        await loop_of(shelves, deadline_ms=100).create(Shelf(1))
+    assert caught.value.outcome == "not_applied"
+
+
+@pytest.mark.parametrize("mood", ["raced", "refused"])
+async def test_one_write_without_an_answer_may_be_in_whatever_follows(mood: str) -> None:
+    shelves = Shelves(Store(Shelf(1)), "raced", "lost request", *[mood] * 10_000)
+    with pytest.raises(UnavailableError, match="may be in") as caught:
+        await loop_of(shelves, deadline_ms=100).commit(Put("a"))
+    assert caught.value.outcome == "unknown"
+
+
 async def test_the_deadline_holds_though_a_write_is_never_answered() -> None:
     async with asyncio.timeout(20):
         with pytest.raises(UnavailableError) as caught:
@@ -301,11 +323,11 @@ async def test_tries_are_bounded_though_the_clock_stands_still(monkeypatch: pyte
     shelves = Raced(Store(Shelf(1)))
     with pytest.raises(UnavailableError, match="a commit to the shelf lost against other commits 20 times") as caught:
         await loop_of(shelves, runtime=runtime).commit(Put("a"))
-    assert (caught.value.outcome, shelves.writes) == ("unknown", 20)
+    assert (caught.value.outcome, shelves.writes) == ("not_applied", 20)
     shelves = Raced(Store())
     with pytest.raises(UnavailableError, match="creating the shelf failed 20 times") as caught:
         await loop_of(shelves, runtime=runtime).create(Shelf())
-    assert (caught.value.outcome, shelves.writes) == ("unknown", 20)
+    assert (caught.value.outcome, shelves.writes) == ("not_applied", 20)
 
 
 class Slow:
