@@ -131,7 +131,7 @@ class Worker:
         upper = 0
         while True:
             try:
-                async with self._collection.reader("listener") as reader:
+                async with self._collection.reader(f"listener {self._tag}") as reader:
                     say(f"open {reader.since}")
                     if contents is None or not number(reader.since) < max(upper, 1):
                         contents = Counter()

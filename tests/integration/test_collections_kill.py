@@ -78,14 +78,15 @@ class Worker:
     place: list[str]
     child: ChildProcess | None = None
     begun: int = 0
+    life: str = ""
     lines: list[str] = field(default_factory=list)
 
     async def start(self, tag: str) -> None:
         arguments = ["tests/integration/lake_worker.py", self.role, *self.place]
         named = ["--writer", self.writer] if self.writer else []
         self.begun += 1
-        life = f"{tag}-{self.begun}"
-        self.child = ChildProcess([*arguments, *named, "--tag", life, "--seed", life])
+        self.life = f"{tag}-{self.begun}"
+        self.child = ChildProcess([*arguments, *named, "--tag", self.life, "--seed", self.life])
         await self.child.__aenter__()
 
     async def kill(self) -> None:
@@ -110,7 +111,7 @@ async def outlast(workers: list[Worker], collection: slate.Collection) -> None:
     """Freeze the controller of the newest epoch until another one has taken over, and a listener until its lease was
     taken. Both say so once they go on."""
     controllers = [worker.child for worker in workers if worker.role == "controller"]
-    listener = next(worker.child for worker in workers if worker.role == "listener")
+    listening = next(worker for worker in workers if worker.role == "listener")
     while True:
         owner = max((child for child in controllers if child is not None), key=epoch_of)
         await owner.freeze()
@@ -121,13 +122,14 @@ async def outlast(workers: list[Worker], collection: slate.Collection) -> None:
     frozen_at, epoch = len(owner.received), epoch_of(owner)
     [rival] = [child for child in controllers if child is not None and child is not owner]
     await rival.wait_for_line(lambda line: line.startswith("epoch ") and int(line[6:]) > epoch, timeout=60)
-    assert listener is not None
-    await listener.freeze()
+    listener = await frozen_with_hold(listening, collection)
     missed_at = len(listener.received)
     for _ in range(600):  # the rival keeps the role meanwhile, so it sees the whole lease pass
-        if await standing(collection) < 3:
+        if not await is_standing(collection, listening):
             break
         await asyncio.sleep(0.1)
+    else:
+        pytest.fail(f"nobody revoked the hold of a listener that stood still: {await collection.inspect()}")
     owner.thaw()
     listener.thaw()
     assert await owner.wait_for_line("ended", start=frozen_at, timeout=60) == "ended FencedError"
@@ -146,9 +148,22 @@ def is_serving(child: ChildProcess) -> bool:
     return child.received[-1].startswith("epoch ")
 
 
-async def standing(collection: slate.Collection) -> int:
-    """How many holds of listeners are not revoked, of three with the one that lags."""
-    return sum(hold.note == "listener" and not hold.revoked for hold in (await collection.inspect()).holds)
+async def frozen_with_hold(worker: Worker, collection: slate.Collection) -> ChildProcess:
+    """The process of ``worker``, which stands still while it has a hold."""
+    assert worker.child is not None
+    for _ in range(600):
+        await worker.child.freeze()
+        if await is_standing(collection, worker):
+            return worker.child
+        worker.child.thaw()  # between two holds
+        await asyncio.sleep(0.1)
+    pytest.fail(f"a listener had no hold: {worker.child.received[-3:]}")
+
+
+async def is_standing(collection: slate.Collection, worker: Worker) -> bool:
+    """Whether a listener's process has a hold that is not revoked."""
+    holds = (await collection.inspect()).holds
+    return any(hold.note == f"listener {worker.life}" and not hold.revoked for hold in holds)
 
 
 async def disturb(workers: list[Worker], seconds: float, rng: random.Random) -> None:
