@@ -14,8 +14,9 @@ from slate_async.engine.watch.watcher import Watcher
 from slate_async.storage.manifest.state import SstRef
 from tests.simulation.node import Node
 from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.engine.play import play_scenario
 from tests.simulation.scenarios.watches import watchers
-from tests.simulation.scenarios.watches.scenarios import BUSY, CALM, scenario
+from tests.simulation.scenarios.watches.scenarios import BUSY, CALM, WatchPlay
 
 _fall_behind = Dispatcher._fall_behind
 
@@ -53,9 +54,9 @@ def small(node: Node) -> dict[str, int]:
 SMALL = Patch(watchers, "chosen", small)
 COMPACTED = {"l0_rows": 2, "l0_flushes": 0.5, "compactors": 1, "rounds": 30}
 EPOCHS = {"protocol": "epoch_prefixed", "ack": "flushed", "crashes": 0.7, "lives": 2}
-FAULTY = scenario("watched", "what a switch runs", {**BUSY, **EPOCHS})
-INGESTED = scenario("watched", "what a switch runs", {**CALM, "ingesters": 2})
-PRESSED = scenario("watched", "what a switch runs", {**CALM, **COMPACTED})
+FAULTY = play_scenario("watched", "what a switch runs", {**BUSY, **EPOCHS}, WatchPlay)
+INGESTED = play_scenario("watched", "what a switch runs", {**CALM, "ingesters": 2}, WatchPlay)
+PRESSED = play_scenario("watched", "what a switch runs", {**CALM, **COMPACTED}, WatchPlay)
 
 
 def _switch(name: str, broken: str, *patches: Patch, stage: Any, within: int, behind: tuple[Patch, ...] = ()) -> Switch:

@@ -7,30 +7,22 @@ with that. Operands that expire are in a list until they do.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import slate_async as slate
 from slate_async.errors import InvalidError, SlateError
-from tests.engine import on
 from tests.simulation.checkers import Violation
-from tests.simulation.faults import NO_FAULTS, FaultPlan
-from tests.simulation.node import Node, NodeCrashedError
-from tests.simulation.scenarios.engine.workload import EXPECTED
+from tests.simulation.faults import NO_FAULTS
+from tests.simulation.node import Node
+from tests.simulation.scenarios.cast import Cast, scenario, small_settings
 from tests.simulation.scenarios.protocol import Scenario, Stats
-from tests.simulation.scenarios.tiny import tiny_world
 from tests.simulation.world import World
 
-NAME = "memory://merges"
 KEYS = [b"a", b"b", b"c"]
-ROUNDS = 40
-LIVES = 3
 LIFE_S = (0.3, 1.0)
 MARGIN_MS = 50
-PAUSE_S = 0.15
 
 
 @dataclass(slots=True)
@@ -51,11 +43,6 @@ class Ledger:
 
     operands: dict[int, Operand] = field(default_factory=dict)
     views: list[tuple[str, list[int], bytes]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def count(self, name: str) -> None:
-        """One more of ``name``."""
-        self.counts[name] = self.counts.get(name, 0) + 1
 
     def new(self, key: bytes) -> Operand:
         """The next one."""
@@ -102,97 +89,22 @@ def decoded(value: bytes | None) -> list[int]:
     return [int(number) for number in (value or b"").split(b",") if number]
 
 
-class MergePlay:
+class MergePlay(Cast):
     """One seed's run."""
 
+    name = "memory://merges"
+
     def __init__(self, world: World) -> None:
-        self.world = world
+        settings = small_settings(world.rng, (0, 400, 100_000), (400, 100_000))
+        super().__init__(world, {"merge_operator": "append", **settings})
         self.ledger = Ledger()
-        self.over = False
-        rng = world.rng
-        self.settings: dict[str, Any] = {
-            "merge_operator": "append",
-            "retention_ms": rng.choice((0, 400, 100_000)),
-            "compaction_style": rng.choice(("size_tiered", "leveled")),
-            "min_merge_width": 2,
-            "level_base_bytes": 2_000,
-            "level_size_multiplier": 2,
-            "l0_compact_ssts": rng.choice((1, 2)),
-            "sst_bytes": rng.choice((400, 100_000)),
-            "block_bytes": 64,
-            "manifest_poll_interval_ms": 60,
-            "gc_min_age_ms": 0,
-            "retry_deadline_ms": 2_000,
-        }
 
-    def _opened(self, node: Node, call: str = "open", **more: Any) -> Any:
-        settings = slate.Settings(**{**self.settings, **more.pop("settings", {})})
-        opening = getattr(on(node.runtime), call)
-        store, factory = self.world.cloud.objects(node), self.world.cloud.put_if_absent(node)
-        return opening(store, name=NAME, metastore=factory, settings=settings, **more)
+    def stats(self) -> Stats:
+        """How many operands there were, and views of them."""
+        return {"operands": len(self.ledger.operands), "views": len(self.ledger.views)}
 
-    async def run(self) -> Stats:
-        """All of it."""
-        world = self.world
-        plan, world.plan = world.plan, NO_FAULTS
-        creator = world.node("creator")
-        await creator.run(self._create(creator))
-        world.plan = plan
-        roles = [("writer0", self.write), ("writer1", self.write), ("compactor", self.compact), ("reader", self.read)]
-        tasks = [world.loop.create_task(self._live(name, role), name=name) for name, role in roles]
-        for task in tasks[:2]:
-            await task
-        self.over = True
-        for task in tasks[2:]:
-            await task
-        world.plan = NO_FAULTS
-        await world.network.quiet()
-        observer = world.node("observer")
-        final = await observer.run(self._finish(observer))
-        self.ledger.check(final)
-        return {"operands": len(self.ledger.operands), "views": len(self.ledger.views), **self.ledger.counts}
-
-    async def _create(self, node: Node) -> None:
-        async with self._opened(node):
-            pass
-
-    async def _live(self, name: str, role: Any) -> None:
-        """A process, and the next one when it ends, crashes or is fenced."""
-        for life in itertools.count():
-            if (life >= LIVES if name.startswith("writer") else self.over) or life > 20:
-                return
-            node = self.world.node(name)
-            if self.world.rng.random() < 0.3:
-                node.crash_after(self.world.rng.randrange(50, 2_000))
-            try:
-                await node.run(role(node), name)
-            except NodeCrashedError:
-                self.ledger.count("crashes")
-            except EXPECTED:
-                self.ledger.count("ended")
-
-    async def _pause(self, node: Node) -> None:
-        await node.runtime.clock.sleep(node.rng.uniform(0, PAUSE_S))
-
-    # ---- writers
-
-    async def write(self, node: Node) -> None:
-        """Merge, and look at what that makes."""
-        rng = node.rng
-        async with self._opened(node, settings={"auto_compaction": rng.random() < 0.7}) as db:
-            for _ in range(rng.randrange(5, ROUNDS)):
-                match rng.choices(("merge", "flush", "compact", "look"), (6, 2, 1, 1))[0]:
-                    case "merge":
-                        await self._merge(node, db)
-                    case "flush":
-                        await db.flush(l0=True)
-                    case "compact":
-                        await db.compact(full=rng.random() < 0.3)
-                    case _:
-                        await self._look(node, db)
-                await self._pause(node)
-
-    async def _merge(self, node: Node, db: slate.Db) -> None:
+    async def write_once(self, node: Node, db: slate.Db) -> None:
+        """Merge an operand, and maybe look back at it."""
         operand = self.ledger.new(node.rng.choice(KEYS))
         ttl = node.rng.choice((None, None, *LIFE_S))
         operand.expire_ms = math.inf if ttl is None else node.runtime.clock.now_ms() + 1000 * ttl + 60_000
@@ -204,9 +116,9 @@ class MergePlay:
         operand.seq = handle.seq
         if ttl is not None:
             operand.expire_ms = 1000 * (handle.create_time + ttl)
-        self.ledger.count("acknowledged")
+        self.count("acknowledged")
         if ttl is None and node.rng.random() < 0.7:
-            await self._pause(node)
+            await self.pause(node)
             await self._as_of(db, operand)
 
     async def _as_of(self, db: slate.Db, operand: Operand) -> None:
@@ -216,45 +128,30 @@ class MergePlay:
             async with db.as_of(seq=operand.seq) as snapshot:
                 value = await snapshot.get(operand.key)
         except InvalidError:
-            self.ledger.count("no-history")
+            self.count("no-history")
             return
         ids = self.ledger.lasting(decoded(value))
         if ids[-1:] != [operand.id]:
             raise Violation("as-of", f"at {operand} {operand.key!r} is {ids}")
         self.ledger.views.append(("as-of", ids, operand.key))
-        self.ledger.count("moments")
+        self.count("moments")
 
-    async def _look(self, node: Node, db: slate.Readable) -> None:
+    async def look(self, node: Node, db: slate.Readable) -> None:
+        """In a snapshot all stays as it was."""
         began_ms = node.runtime.clock.now_ms()
         async with db.snapshot() as snapshot:
             found = dict([pair async for pair in snapshot.scan(reverse=node.rng.random() < 0.5)])
             lists = self.ledger.seen(node.name, found, began_ms)
-            await self._pause(node)
+            await self.pause(node)
             for key in KEYS:
                 again = self.ledger.lasting(decoded(await snapshot.get(key)))
                 if again != self.ledger.lasting(lists[key]):
                     raise Violation("snapshot", f"{key!r} was {lists[key]}, then {again}")
-        self.ledger.count("looks")
+        self.count("looks")
 
-    # ---- others
-
-    async def compact(self, node: Node) -> None:
-        """Compact until another process takes over."""
-        async with self._opened(node, "open_compactor") as compactor:
-            while not self.over:
-                await self._pause(node)
-                if node.rng.random() < 0.3:
-                    await compactor.compact(full=node.rng.random() < 0.3)
-
-    async def read(self, node: Node) -> None:
-        """Follow."""
-        async with self._opened(node, "open_reader") as reader:
-            while not self.over:
-                await self._pause(node)
-                await self._look(node, reader)
-
-    async def _finish(self, node: Node) -> dict[bytes, list[int]]:
-        async with self._opened(node) as db:
+    async def finish(self, node: Node) -> None:
+        """A compaction changes nothing, and a feed makes the same."""
+        async with self.opened(node) as db:
             began_ms = node.runtime.clock.now_ms()
             final = self.ledger.seen("final", dict([pair async for pair in db.scan()]), began_ms)
             await db.compact(full=True)
@@ -269,17 +166,10 @@ class MergePlay:
             for key in KEYS:
                 if self.ledger.lasting(told[key]) != self.ledger.lasting(final[key]):
                     raise Violation("feed", f"{key!r} is {final[key]}, a feed makes {told[key]}")
-            return final
-
-
-def scenario(name: str, summary: str, plan: FaultPlan | None) -> Scenario:
-    """With these faults; ``None``: the usual ones."""
-    return Scenario(
-        name, summary, lambda seed, keep: tiny_world(seed, keep, plan), lambda world: MergePlay(world).run()
-    )
+            self.ledger.check(final)
 
 
 MERGES: Sequence[Scenario] = (
-    scenario("merges", "operands of writers, beside compactors and readers; all faults", None),
-    scenario("merges-calm", "the same without faults", NO_FAULTS),
+    scenario("merges", "operands of writers, beside compactors and readers; all faults", MergePlay, None),
+    scenario("merges-calm", "the same without faults", MergePlay, NO_FAULTS),
 )

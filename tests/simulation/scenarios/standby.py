@@ -23,7 +23,7 @@ from tests.simulation.loop import SimTask
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.outages import away
-from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.play import Play, play_scenario
 from tests.simulation.scenarios.engine.stage import Stage, scripted
 from tests.simulation.scenarios.engine.workload import Session, check_quiet
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -101,15 +101,6 @@ class StandbyPlay(Play):
         if not (params.faults or params.crashes or params.freezes) and counts.get("fenced"):
             raise Violation("needless", "a writer that lived was fenced by a standby")
         return counts
-
-
-def _scenario(name: str, summary: str, fixed: Mapping[str, Any]) -> Scenario:
-    return Scenario(
-        name,
-        summary,
-        lambda seed, keep: make_world(seed, keep, fixed),
-        lambda world: StandbyPlay(world, drawn_params(world.seed, fixed)).run(),
-    )
 
 
 async def slept(stage: Stage) -> None:
@@ -201,8 +192,10 @@ async def _took_over(stage: Stage, standby: Session, opening: SimTask) -> None:
 
 
 STANDBY: Sequence[Scenario] = (
-    _scenario("standby", "standbys wait for one another; all faults", TROUBLED),
-    _scenario("standby-calm", "standbys hand over to one another; no faults, so nobody is fenced", HANDED_OVER),
+    play_scenario("standby", "standbys wait for one another; all faults", TROUBLED, StandbyPlay),
+    play_scenario(
+        "standby-calm", "standbys hand over to one another; no faults, so nobody is fenced", HANDED_OVER, StandbyPlay
+    ),
 )
 STANDBY_SCRIPTS: Sequence[Scenario] = (
     scripted("standby-slept", slept),

@@ -6,19 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.simulation.scenarios.engine.duel import CALM, duel
-from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.play import make_world, play_scenario
 from tests.simulation.scenarios.protocol import Scenario
 
 
 def engine_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
     """Everything by chance but what is ``fixed`` (fields of `Params`)."""
-
-    return Scenario(
-        name,
-        summary,
-        lambda seed, keep: make_world(seed, keep, fixed),
-        lambda world: Play(world, drawn_params(world.seed, fixed)).run(),
-    )
+    return play_scenario(name, summary, fixed)
 
 
 KINDS: Mapping[str, Mapping[str, Any]] = {

@@ -25,7 +25,7 @@ from tests.simulation.scenarios.engine.follower import follow
 from tests.simulation.scenarios.engine.ingester import ingest, see_all_applied
 from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
-from tests.simulation.scenarios.protocol import Stats
+from tests.simulation.scenarios.protocol import Scenario, Stats
 from tests.simulation.world import World
 
 Act = Callable[[SimulatedDatabase, Node], Coroutine[Any, Any, None]]
@@ -227,3 +227,15 @@ def _crashed(attempts: list[Attempt], name: str, now: float) -> None:
     for attempt in attempts:
         if attempt.name == name:
             attempt.ended = min(attempt.ended, now)
+
+
+def play_scenario(
+    name: str, summary: str, fixed: Mapping[str, Any], play: Callable[[World, Params], Play] = Play
+) -> Scenario:
+    """Everything by chance but what is ``fixed`` (fields of `Params`)."""
+    return Scenario(
+        name,
+        summary,
+        lambda seed, keep: make_world(seed, keep, fixed),
+        lambda world: play(world, drawn_params(world.seed, fixed)).run(),
+    )

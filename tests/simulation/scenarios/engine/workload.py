@@ -115,6 +115,9 @@ class Session:
         if cause is not None and not isinstance(cause, EXPECTED):
             raise Violation("broken", f"{self.node.name} closed itself: {cause!r}") from cause
 
+    def check_work(self) -> None:
+        """What must hold when all tasks are over."""
+
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         """A scan or snapshot whose log objects were compacted and collected need not find its read point again. Nothing
@@ -263,12 +266,16 @@ async def _waited(handle: slate.WriteHandle, seconds: float | None) -> None:
 
 
 async def live(database: SimulatedDatabase, node: Node) -> None:
-    """The whole life."""
-    session = Session(database, node)
+    """The whole life of a writer."""
+    await live_in(Session(database, node))
+
+
+async def live_in(session: Session) -> None:
+    """The whole life of a writer: several tasks work beside each other, then it closes or stays."""
     if not await session.open():
-        check_quiet(node)
+        check_quiet(session.node)
         return
-    params = database.params
+    params = session.database.params
     tasks = [asyncio.create_task(session.work(params.rounds), name=f"work {n}") for n in range(params.tasks)]
     try:
         await asyncio.gather(*tasks)
@@ -277,11 +284,17 @@ async def live(database: SimulatedDatabase, node: Node) -> None:
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     session.check_end()
-    if node.rng.random() < 0.6:
+    session.check_work()
+    await end(session)
+
+
+async def end(session: Session) -> None:
+    """Close it, or leave it idle: it must find out by itself that it was fenced."""
+    if session.rng.random() < 0.6:
         await session.close()
         session.check_end()
-        check_quiet(node)
-    else:  # an idle writer: it must find out by itself that it was fenced
+        check_quiet(session.node)
+    else:
         await session.db.wait_closed()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from slate_async.database.maps import build
-from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.play import Play, play_scenario
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.maps.session import judge, live_with_maps
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -42,17 +42,7 @@ class MapPlay(Play):
         await super()._finish(session)
 
 
-def scenario(name: str, summary: str, fixed: Mapping[str, Any]) -> Scenario:
-    """Everything by chance but what is ``fixed`` (fields of `Params`)."""
-    return Scenario(
-        name,
-        summary,
-        lambda seed, keep: make_world(seed, keep, fixed),
-        lambda world: MapPlay(world, drawn_params(world.seed, fixed)).run(),
-    )
-
-
 MAPS: Sequence[Scenario] = (
-    scenario("maps", "a map with indexes that are built and dropped beside writers; all faults", BUSY),
-    scenario("maps-calm", "many tasks of one writer on a map with indexes, no faults", CALM),
+    play_scenario("maps", "a map with indexes that are built and dropped beside writers; all faults", BUSY, MapPlay),
+    play_scenario("maps-calm", "many tasks of one writer on a map with indexes, no faults", CALM, MapPlay),
 )

@@ -15,7 +15,7 @@ from slate_async.errors import ConflictError, InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.database import SimulatedDatabase
-from tests.simulation.scenarios.engine.workload import EXPECTED, Session, check_quiet
+from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live_in
 
 KEYS = range(10)
 SKUS = ("a", "b", "c", "d", "e", "f", None)
@@ -61,6 +61,11 @@ class MapSession(Session):
     def map(self) -> Products:
         """A handle as this process declares it, now."""
         return products(self.db) if self.plain_first else products(self.db, *INDEXES)
+
+    def check_work(self) -> None:
+        """No transaction is open any more."""
+        if self.db.metrics()["transactions.open"]:
+            raise Violation("leak", f"{self.node.name} has open transactions")
 
     async def work(self, rounds: int) -> None:
         """Random operations, one after another, until the database is closed or the rounds are up."""
@@ -236,24 +241,4 @@ async def judge(session: Session) -> None:
 
 async def live_with_maps(database: SimulatedDatabase, node: Node) -> None:
     """The whole life of a writer."""
-    session = MapSession(database, node)
-    if not await session.open():
-        check_quiet(node)
-        return
-    params = database.params
-    tasks = [asyncio.create_task(session.work(params.rounds), name=f"work {n}") for n in range(params.tasks)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    session.check_end()
-    if session.db.metrics()["transactions.open"]:
-        raise Violation("leak", f"{node.name} has open transactions")
-    if node.rng.random() < 0.6:
-        await session.close()
-        session.check_end()
-        check_quiet(node)
-    else:
-        await session.db.wait_closed()
+    await live_in(MapSession(database, node))

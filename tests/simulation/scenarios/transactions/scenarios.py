@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.simulation.scenarios.engine.params import Params
-from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.play import Play, play_scenario
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.transactions.ingester import ingest_lists
@@ -50,18 +50,8 @@ class TransactionPlay(Play):
         self.ledger.check(self._final)
 
 
-def scenario(name: str, summary: str, fixed: Mapping[str, Any]) -> Scenario:
-    """Everything by chance but what is ``fixed`` (fields of `Params`)."""
-    return Scenario(
-        name,
-        summary,
-        lambda seed, keep: make_world(seed, keep, fixed),
-        lambda world: TransactionPlay(world, drawn_params(world.seed, fixed)).run(),
-    )
-
-
 TRANSACTIONS: Sequence[Scenario] = (
-    scenario("transactions", "transactions, updates and conditional writes; all faults", BUSY),
-    scenario("transactions-ingest", "the same beside bulk ingests", {**BUSY, "ingesters": 2}),
-    scenario("transactions-calm", "many tasks of one writer, no faults", CALM),
+    play_scenario("transactions", "transactions, updates and conditional writes; all faults", BUSY, TransactionPlay),
+    play_scenario("transactions-ingest", "the same beside bulk ingests", {**BUSY, "ingesters": 2}, TransactionPlay),
+    play_scenario("transactions-calm", "many tasks of one writer, no faults", CALM, TransactionPlay),
 )

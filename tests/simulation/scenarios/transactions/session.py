@@ -11,7 +11,7 @@ from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.database import SimulatedDatabase
-from tests.simulation.scenarios.engine.workload import EXPECTED, Session, check_quiet
+from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live_in
 from tests.simulation.scenarios.transactions.ledger import Ledger, ListOfIds, Txn, decoded, encoded
 
 LISTS = b"xl"
@@ -31,6 +31,13 @@ class TransactionSession(Session):
     def __init__(self, database: SimulatedDatabase, node: Node, ledger: Ledger) -> None:
         super().__init__(database, node)
         self.ledger = ledger
+
+    def check_work(self) -> None:
+        """No transaction is open any more."""
+        for name in ("retries", "alone", "evicted"):
+            self.database.count(name, int(self.db.metrics()[f"transactions.{name}"]))
+        if self.db.metrics()["transactions.open"]:
+            raise Violation("leak", f"{self.node.name} has open transactions")
 
     async def _opened(self) -> slate.Db:
         database, node, rng = self.database, self.node, self.rng
@@ -222,26 +229,4 @@ def check_balances(found: dict[bytes, int]) -> None:
 
 async def live_with(ledger: Ledger, database: SimulatedDatabase, node: Node) -> None:
     """The whole life of a writer."""
-    session = TransactionSession(database, node, ledger)
-    if not await session.open():
-        check_quiet(node)
-        return
-    params = database.params
-    tasks = [asyncio.create_task(session.work(params.rounds), name=f"work {n}") for n in range(params.tasks)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    session.check_end()
-    for name in ("retries", "alone", "evicted"):
-        database.count(name, int(session.db.metrics()[f"transactions.{name}"]))
-    if session.db.metrics()["transactions.open"]:
-        raise Violation("leak", f"{node.name} has open transactions")
-    if node.rng.random() < 0.6:
-        await session.close()
-        session.check_end()
-        check_quiet(node)
-    else:
-        await session.db.wait_closed()
+    await live_in(TransactionSession(database, node, ledger))

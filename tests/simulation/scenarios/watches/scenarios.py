@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.simulation.scenarios.engine.params import Params
-from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.play import Play, play_scenario
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.watches.watched import Watched, check_watched, rows_by_seq
 from tests.simulation.scenarios.watches.watchers import live_watched, watch_reader
@@ -49,18 +49,8 @@ class WatchPlay(Play):
             self.database.count("watched", len(watched.rows))
 
 
-def scenario(name: str, summary: str, fixed: Mapping[str, Any]) -> Scenario:
-    """Everything by chance but what is ``fixed`` (fields of `Params`)."""
-    return Scenario(
-        name,
-        summary,
-        lambda seed, keep: make_world(seed, keep, fixed),
-        lambda world: WatchPlay(world, drawn_params(world.seed, fixed)).run(),
-    )
-
-
 WATCHES: Sequence[Scenario] = (
-    scenario("watches", "writers and readers that are watched; all faults", BUSY),
-    scenario("watches-ingest", "the same beside bulk ingests", {**BUSY, "ingesters": 2}),
-    scenario("watches-calm", "one writer that is watched, no faults", {**CALM, "ingesters": 1}),
+    play_scenario("watches", "writers and readers that are watched; all faults", BUSY, WatchPlay),
+    play_scenario("watches-ingest", "the same beside bulk ingests", {**BUSY, "ingesters": 2}, WatchPlay),
+    play_scenario("watches-calm", "one writer that is watched, no faults", {**CALM, "ingesters": 1}, WatchPlay),
 )

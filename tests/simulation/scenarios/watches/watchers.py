@@ -11,7 +11,7 @@ from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.database import SimulatedDatabase
-from tests.simulation.scenarios.engine.workload import EXPECTED, Session, check_quiet
+from tests.simulation.scenarios.engine.workload import EXPECTED, Session, check_quiet, end
 from tests.simulation.scenarios.watches.watched import Watched
 
 PREFIXES = (b"", b"", b"k", b"m", b"m0", b"k1")
@@ -114,12 +114,7 @@ async def live_watched(seen: list[Watched], database: SimulatedDatabase, node: N
         database.count(f"watch-{name}", int(session.db.metrics()[f"watch.{name}"]))
     if session.db.metrics()["watch.watchers"]:
         raise Violation("leak", f"{node.name} has watchers that nobody watches")
-    if node.rng.random() < 0.6:
-        await session.close()
-        session.check_end()
-        check_quiet(node)
-    else:
-        await session.db.wait_closed()
+    await end(session)
 
 
 async def _watched(
