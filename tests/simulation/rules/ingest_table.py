@@ -17,6 +17,7 @@ from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import follower
 from tests.simulation.scenarios.leases import LEASE_SCRIPTS, LEASES
+from tests.simulation.scenarios.life import replacers
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.queries import QUERY_SCRIPTS
@@ -25,7 +26,22 @@ UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 ANY_NUMBER = Patch(ingests, "counts_anew", instead.never)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
 _LIFE = {**_ALONE, **_INGESTED}
-_REPLACING = life_scenario("life", "what a switch runs", **{**_LIFE, "ingesters": 1, "faults": 0.5, "freezes": 0.0})
+_REPLACING = life_scenario(
+    "life",
+    "what a switch runs",
+    **{
+        **_LIFE,
+        "ingesters": 1,
+        "writers": 1,
+        "rounds": 6,
+        "lives": 1,
+        "faults": 0.5,
+        "crashes": 0.0,
+        "freezes": 0.0,
+    },
+)
+_ALL_REPLACE = Patch(replacers, "REPLACING", 1.0)
+"""With few writes beside, what a job has not deleted is there in the end."""
 
 INGEST_SWITCHES: Sequence[Switch] = (
     Switch(
@@ -147,15 +163,17 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30",
         "the tasks of an ingest that replaces delete nothing",
         (Patch(sst_writer, "over_deletes", ingest_instead.only_rows),),
-        within=150,
+        within=60,
         stage=_REPLACING,
+        behind=(_ALL_REPLACE,),
     ),
     Switch(
         "30-replaced-gaps",
         "30",
         "the driver of an ingest that replaces deletes nothing",
         (Patch(sst_writer, "gaps", ingest_instead.no_gaps),),
-        within=150,
+        within=60,
         stage=_REPLACING,
+        behind=(_ALL_REPLACE,),
     ),
 )
