@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from slate_async.engine.read.scan import Scan
     from slate_async.engine.read.splits import Split
     from slate_async.engine.read.time_travel import TimeLike
-    from slate_async.engine.transactions.condition import PutConditions
+    from slate_async.engine.transactions.condition import DeleteConditions, PutConditions
     from slate_async.engine.watch.options import OnLag, WatchFrom
     from slate_async.engine.watch.watch import Watch
     from slate_async.engine.write.batch import WriteBatch
@@ -204,7 +204,7 @@ else:
             "slate_async.engine.read.scan": "Scan",
             "slate_async.engine.read.splits": "Split",
             "slate_async.engine.read.time_travel": "TimeLike",
-            "slate_async.engine.transactions.condition": "PutConditions",
+            "slate_async.engine.transactions.condition": "DeleteConditions PutConditions",
             "slate_async.engine.watch.options": "OnLag WatchFrom",
             "slate_async.engine.watch.watch": "Watch",
             "slate_async.engine.write.batch": "WriteBatch",
@@ -275,6 +275,7 @@ __all__ = [
     "Db",
     "DbCompactor",
     "DbReader",
+    "DeleteConditions",
     "DeleteResult",
     "Duplicates",
     "Duration",

@@ -33,7 +33,7 @@ from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import metadata_closers
 from slate_async.engine.read.errors import about_a_read
-from slate_async.engine.transactions.condition import PutConditions, condition, put_condition
+from slate_async.engine.transactions.condition import DeleteConditions, PutConditions, delete_condition, put_condition
 from slate_async.engine.watch.open import Watches, reopened
 from slate_async.engine.watch.pieces import Limits
 from slate_async.engine.watch.sources import WriterSource
@@ -159,17 +159,12 @@ class Db(OpenDatabase[WriterReads]):
         return self._write_row(key, value, PUT, life, await_durable)
 
     def delete(
-        self,
-        key: BytesLike,
-        *,
-        await_durable: bool = True,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        self, key: BytesLike, *, await_durable: bool = True, **conditions: Unpack[DeleteConditions]
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Remove ``key``; no error if it is not there, but with a condition. Otherwise as `put`."""
         key = key_bytes(key)
-        if if_seq is not None or if_value is not None:
-            return self._transact.write_if(key, None, None, condition(False, if_seq, if_value), await_durable)
+        if conditions and (wanted := delete_condition(conditions)) is not None:
+            return self._transact.write_if(key, None, None, wanted, await_durable)
         return self._write_row(key, b"", DELETE, None, await_durable)
 
     def merge(

@@ -13,7 +13,7 @@ from slate_async.database.maps.index import Index
 from slate_async.database.maps.value_codec import ValueCodec
 from slate_async.database.namespaces import namespace as asynchronous_namespace
 from slate_async.database.transaction import Isolation
-from slate_async.engine.transactions.condition import PutConditions
+from slate_async.engine.transactions.condition import DeleteConditions, PutConditions
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.map import Map
@@ -49,15 +49,10 @@ class Writes:
         return WriteHandle(self._loop, made)
 
     def delete(
-        self,
-        key: BytesLike,
-        *,
-        await_durable: bool = True,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        self, key: BytesLike, *, await_durable: bool = True, **conditions: Unpack[DeleteConditions]
     ) -> WriteHandle:
         """Remove ``key``; no error if it is not there, but with a condition. Otherwise as `put`."""
-        made = self._loop.run(self._writes.delete, key, await_durable=await_durable, if_seq=if_seq, if_value=if_value)
+        made = self._loop.run(self._writes.delete, key, await_durable=await_durable, **conditions)
         return WriteHandle(self._loop, made)
 
     def merge(

@@ -17,7 +17,7 @@ from slate_async.database.namespaces.reads import NamespaceReads, OpenWatch
 from slate_async.database.namespaces.transaction import NamespaceTransaction
 from slate_async.database.transact import RETRIES, Transact, UpdateHandle
 from slate_async.database.transaction import Isolation, Transaction
-from slate_async.engine.transactions.condition import PutConditions
+from slate_async.engine.transactions.condition import DeleteConditions, PutConditions
 from slate_async.engine.write.batch import WriteBatch, deletion, prefixed
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.range_rows import range_of_prefix
@@ -44,12 +44,7 @@ class Writes(ScansAndWrites, Protocol):
         """See `slate_async.Db.put`."""
 
     def delete(
-        self,
-        key: BytesLike,
-        *,
-        await_durable: bool = True,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        self, key: BytesLike, *, await_durable: bool = True, **conditions: Unpack[DeleteConditions]
     ) -> Coroutine[Any, Any, WriteHandle]:
         """See `slate_async.Db.delete`."""
 
@@ -150,16 +145,11 @@ class Namespace(NamespaceReads[WriterReads]):
         return self._writes.put(own, value, ttl=self._ttl(ttl), await_durable=await_durable, **conditions)
 
     def delete(
-        self,
-        key: BytesLike,
-        *,
-        await_durable: bool = True,
-        if_seq: int | None = None,
-        if_value: BytesLike | None = None,
+        self, key: BytesLike, *, await_durable: bool = True, **conditions: Unpack[DeleteConditions]
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Remove ``key``; no error if it is not there, but with a condition."""
         own = self._prefix + key_bytes(key)
-        return self._writes.delete(own, await_durable=await_durable, if_seq=if_seq, if_value=if_value)
+        return self._writes.delete(own, await_durable=await_durable, **conditions)
 
     def update(
         self,

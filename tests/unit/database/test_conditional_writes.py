@@ -123,6 +123,10 @@ async def test_a_condition_is_judged_when_the_write_is_applied_not_before() -> N
         lambda db, any_: db.delete(b"k", if_seq=any_),
         lambda db, any_: db.delete(b"k", if_seq=1, if_value=b""),
         lambda db, any_: db.put(b"", b"", if_absent=True),
+        lambda db, any_: db.put(b"k", b"", if_value=None),
+        lambda db, any_: db.put(b"k", b"", if_seq=None),
+        lambda db, any_: db.delete(b"k", if_value=None),
+        lambda db, any_: db.namespace("n").delete(b"k", if_seq=None),
     ],
 )
 async def test_wrong_conditions_are_refused_at_the_call(wrong: Callable[[slate.Db, Any], object]) -> None:
