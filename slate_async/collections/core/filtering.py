@@ -129,7 +129,9 @@ class Condition:
 
 
 def conditions_of(given: Iterable[ConditionLike], schema: UpdateSchema) -> tuple[Condition, ...]:
-    """What a user gives as a filter: conditions that all have to hold."""
+    """What a user gives as a filter: conditions that all have to hold. Raises `InvalidError` for anything else."""
+    if not isinstance(given, Iterable):
+        raise InvalidError(f"where takes conditions (column, comparison, value), not {given!r}")
     return tuple(Condition.of(condition, schema) for condition in given)
 
 

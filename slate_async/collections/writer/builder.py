@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -154,9 +154,9 @@ class BatchBuilder:
     """A batch that is added to piece by piece: ``async with writer.batch(lower, upper) as batch: await batch.add(…)``.
 
     The end of the block appends all that was added, or nothing: a block that raises leaves nothing in the collection,
-    and so does one in which a call of `add` failed, was cancelled or has not ended. The batch would say that nothing
-    else happened between its bounds, and the updates of that call would be missing for ever. So if the block catches
-    such an error, its end raises `InvalidError`: begin another batch without the wrong updates.
+    and so does one in which a call of `add` failed, was cancelled, has not ended or was not awaited. The batch would
+    say that nothing else happened between its bounds, and the updates of that call would be missing for ever. So if the
+    block catches such an error, its end raises `InvalidError`: begin another batch without the wrong updates.
     """
 
     def __init__(
@@ -171,12 +171,18 @@ class BatchBuilder:
         self._parts: PartsWriter | None = None
         self._state: Literal["new", "open", "adding", "ended"] = "new"
         self._failure: SlateError | None = None  # of a call of add
+        self._unawaited = 0  # calls of add
 
-    async def add(self, updates: UpdatesLike) -> None:
+    def add(self, updates: UpdatesLike) -> Coroutine[Any, Any, None]:
         """Add ``updates``; waits while too much is on its way. One call at a time. After a call that failed or was
         cancelled the batch is not appended, whatever was added before: see the class.
 
         Raises as `Writer.append` does; nothing is in before the block ends."""
+        self._unawaited += 1
+        return self._add(updates)
+
+    async def _add(self, updates: UpdatesLike) -> None:
+        self._unawaited -= 1
         self._check()
         if self._parts is None or self._state != "open":
             raise InvalidError(f"the batch takes no updates: {self._why()}", outcome="not_applied")
@@ -203,7 +209,7 @@ class BatchBuilder:
         self._state = "ended"
         if error is not None or self._parts is None:
             return
-        if state != "open":
+        if state != "open" or self._unawaited:
             raise InvalidError(f"the batch was not appended: {why}", outcome="not_applied") from self._failure
         self._check()
         await self._append(await self._parts.finish())
@@ -213,4 +219,6 @@ class BatchBuilder:
             return f"a call of add failed: {self._failure}"
         if self._state == "adding":
             return "a call of add was cancelled or has not ended"
+        if self._unawaited and self._state == "open":
+            return "a call of add was not awaited"
         return "it has ended" if self._state == "ended" else "it is used within async with"

@@ -136,3 +136,9 @@ def test_one_condition_that_none_can_pass_skips_the_span() -> None:
 def test_a_constant_of_floats_may_lie_beside_nans_that_differ() -> None:
     one = pa.scalar(1.5, pa.float64())
     assert may_pass(conditions_of([("price", "!=", 1.5)], SCHEMA), {"price": ColumnRange(2, one, one, 0)})
+
+
+def test_what_is_no_list_of_conditions_is_refused() -> None:
+    wrong: Any = 3
+    with pytest.raises(InvalidError, match=r"where takes conditions \(column, comparison, value\), not 3"):
+        conditions_of(wrong, SCHEMA)

@@ -128,6 +128,18 @@ async def test_an_addition_that_failed_or_was_cancelled_spoils_the_batch(lake: L
     assert await lake.pending_batches("relay-a") == {}
 
 
+@pytest.mark.filterwarnings("ignore:coroutine 'BatchBuilder._add' was never awaited:RuntimeWarning")
+async def test_an_addition_that_was_not_awaited_spoils_the_batch(lake: Lake) -> None:
+    writer = await lake.writer(Appends.DEFINITE)
+    with pytest.raises(InvalidError, match="the batch was not appended: a call of add was not awaited") as raised:  # noqa: PT012
+        async with writer.batch(upper=7) as batch:
+            await batch.add([(b"a", 1, 1)])
+            batch.add([(b"b", 2, 1)])
+    assert raised.value.outcome == "not_applied"
+    assert await lake.pending_batches("relay-a") == {}
+    assert writer.upper == frontier(0)
+
+
 async def test_of_a_batch_whose_block_catches_an_error_of_add_nothing_is_in(lake: Lake) -> None:
     writer = await lake.writer(Appends.DEFINITE)
     with pytest.raises(InvalidError, match=r"not appended: .*row 0 .*at or beyond upper 7") as raised:  # noqa: PT012
