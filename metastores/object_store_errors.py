@@ -64,7 +64,7 @@ def _is_failure(error: Exception) -> bool:
 def _read_failure(error: Exception, what: str) -> MetaStoreError:
     name = getattr(error, "object_name", None)
     if isinstance(name, str):
-        return MetaStoreCorruptionError(str(error), object_name=name)
+        return MetaStoreCorruptionError(str(error).removeprefix(f"{name} "), object_name=name)
     if isinstance(error, ValueError):
         return MetaStoreInvalidError(f"{what}: {error}")
     return MetaStoreUnavailableError(f"{what}: {_words(error)}")

@@ -13,7 +13,7 @@ from metastores.errors import (
     MetaStoreNotFoundError,
     MetaStoreUnavailableError,
 )
-from slate_async.errors import ConfigError, CorruptionError, NotFoundError, UnavailableError
+from slate_async.errors import ConfigError, CorruptionError, NotFoundError, UnavailableError, said_by
 
 T = TypeVar("T")
 
@@ -28,6 +28,9 @@ def translating() -> Iterator[None]:
     except MetaStoreInvalidError as error:
         raise ConfigError(str(error)) from error
     except MetaStoreCorruptionError as error:
+        found = error.__cause__
+        if isinstance(found, CorruptionError):  # the object store's, which knows where in the object
+            raise CorruptionError(said_by(found), object_name=found.object_name, offset=found.offset) from error
         said = str(error).removeprefix(f"{error.object_name}: ")  # which the error says itself
         raise CorruptionError(said, object_name=error.object_name) from error
     except MetaStoreUnavailableError as error:

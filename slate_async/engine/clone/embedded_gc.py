@@ -11,7 +11,7 @@ from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.due import ended, held_back, made_garbage
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.stored_database import stored_opener
-from slate_async.errors import CorruptionError, SlateError
+from slate_async.errors import ClosedError, CorruptionError, SlateError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import WrongPlaceError
@@ -69,6 +69,9 @@ class EmbeddedGc:
 
     def _failed(self, cause: BaseException) -> None:
         """The task ended as it never should. Garbage costs space only, so that is no reason to end the writer."""
+        if isinstance(cause, ClosedError):  # cancelled with all tasks of a loop that ends, which the writer says, too
+            logger.warning("%s: GC stopped: %s", self._name, cause)
+            return
         self.stats.failures += 1
         logger.error("%s: GC stopped until the database is opened again; report this error", self._name, exc_info=cause)
 

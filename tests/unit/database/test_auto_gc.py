@@ -182,3 +182,15 @@ async def test_a_round_that_could_not_come_to_its_end_is_counted_and_repeated(mo
         await rewrite(db, 2)
         await until(lambda: db.metrics()["gc.rounds"] > 0, "a round")
         assert db.metrics()["gc.failures"] == 2
+
+
+def test_the_end_of_the_event_loop_is_no_error_of_gc(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that fails without closing its database is told of its own mistake only."""
+
+    async def program() -> None:
+        await slate.open("memory://left-open", settings=slate.Settings(auto_gc=True))
+
+    asyncio.run(program())
+    told = [record for record in caplog.records if "GC stopped" in record.getMessage()]
+    assert [(record.levelno, record.exc_info) for record in told] == [(logging.WARNING, None)]
+    assert "its event loop ended" in told[0].getMessage()
