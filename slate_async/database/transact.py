@@ -108,6 +108,8 @@ class Transact:
         """See `Db.transact`."""
         if type(retries) is not int or retries < 0:
             raise InvalidError(f"retries is a number of times, not {retries!r}", outcome="not_applied")
+        if not callable(function):
+            raise InvalidError(f"transact takes a function, not {type(function).__name__}", outcome="not_applied")
         space, keys = self.space, set[bytes]()
         for attempt in range(retries + 1):
             if attempt:
@@ -120,7 +122,10 @@ class Transact:
                     tx = self.begin(isolation, await_durable, make, waiting=not attempt and space.takes_turns)
                     token = space.hold()
                     try:
-                        result = await function(tx)
+                        running = function(tx)
+                        if not isawaitable(running):
+                            raise InvalidError("transact takes an `async def`; use update", outcome="not_applied")
+                        result = await running
                         handle = tx._apply_now()
                         if handle is None and tx.is_open:
                             handle = await tx._apply()

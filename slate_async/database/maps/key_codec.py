@@ -56,9 +56,8 @@ class KeyCodec(Generic[K]):
         parts = unpack(key)
         if tuple(map(type, parts)) == self._exact:
             return parts[0] if self._single else parts  # type: ignore[return-value]
-        if len(parts) != len(self._fits):
-            raise self._wrong(parts)
-        self._check(parts, parts)
+        if len(parts) != len(self._fits) or not all(good(part) for part, good in zip(parts, self._fits, strict=True)):
+            raise InvalidError(f"a row of this map has a key of another type: {parts!r}, not {self.shown}")
         return parts[0] if self._single else parts  # type: ignore[return-value]
 
     def span(self, prefix: tuple[Any, ...]) -> tuple[bytes, bytes]:

@@ -349,6 +349,11 @@ async def test_wrong_functions_are_refused_and_nothing_is_applied(db: slate.Db) 
         await db.transact(increment, retries=-1)
     with pytest.raises(slate.InvalidError, match="isolation is"):
         await db.transact(increment, isolation=wrong)
+    with pytest.raises(slate.InvalidError, match="transact takes a function, not bytes"):
+        await db.transact(wrong)
+    plain: Any = lambda tx: tx.put(b"n", b"1")  # noqa: E731
+    with pytest.raises(slate.InvalidError, match="transact takes an `async def`"):
+        await db.transact(plain)
     with pytest.raises(slate.InvalidError):
         await db.update(b"", one_more)
     assert await contents(db) == {}

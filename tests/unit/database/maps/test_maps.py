@@ -355,5 +355,5 @@ async def test_rows_of_another_type_are_named() -> None:
         for kind in (Model, Struct, dict[str, int]):
             with pytest.raises(slate.InvalidError, match="row 'k' of map 'm' has a value of another type"):
                 await db.map("m", key=str, value=kind).get("k")
-        with pytest.raises(slate.InvalidError, match="a key of this map is int"):
+        with pytest.raises(slate.InvalidError, match=r"a row of this map has a key of another type: \('k',\), not int"):
             await db.map("m", key=int, value=bytes).page()
