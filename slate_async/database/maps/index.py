@@ -23,7 +23,8 @@ class Index(Generic[V]):
     by: makes of a value what its row is found by: a part of a key, or a tuple of parts (`slate_async.keys.KeyPart`);
     ``None`` leaves the row out. It depends on the value alone. Or the name of an attribute, or of an item of dicts;
     without it that is ``name``
-    unique: no two rows have the same; else `UniqueError`
+    unique: no two rows have the same; else `UniqueError`. A row that has expired by the clock of a process that writes
+    holds nothing there: where the clock of another one is behind, it may see that row beside the next that has the same
     version: to be raised when ``by`` makes something else, so that the index is built anew
 
     Raises `InvalidError` for anything else."""

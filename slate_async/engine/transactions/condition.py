@@ -37,9 +37,13 @@ class DeleteConditions(TypedDict, total=False):
     """The row has this value."""
 
 
-class PutConditions(DeleteConditions, total=False):
+class PutConditions(TypedDict, total=False):
     """Conditions of a put, of which a call gives one: see `Db.put`. ``if_absent=False`` is none."""
 
+    if_seq: int
+    """The row has this sequence number."""
+    if_value: BytesLike
+    """The row has this value."""
     if_absent: bool
     """The key is not there, or its row has expired."""
 
