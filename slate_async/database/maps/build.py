@@ -91,39 +91,41 @@ class Building(Generic[V]):
 
     async def drop(self, name: str) -> int:
         """See `Map.drop_index`."""
-        kind, stored_name = self._kind, name_bytes(name)
-        await self._run(lambda tx: self._mark(tx, name, dropping=True))
-        prefix, deleted = kind.layout.entries(stored_name), 0
-
-        async def step(tx: Transaction) -> int:
-            found = await TransactionRows(tx).pairs(prefix, prefix + END, False, STEP_ROWS, False)
-            for key, _ in found:
-                Transaction.delete(tx, key)
-            return len(found)
-
-        while taken := await self._run(step):
+        await self._run(lambda tx: self._begin_drop(tx, name))
+        deleted = 0
+        while taken := await self._run(lambda tx: self._drop_step(tx, name)):
             deleted += taken
-        await self._run(lambda tx: self._mark(tx, name, dropping=False))
         return deleted
 
-    async def _mark(self, tx: Transaction, name: str, *, dropping: bool) -> None:
-        """The index is being dropped, or is out of the catalogue."""
+    async def _begin_drop(self, tx: Transaction, name: str) -> None:
+        kind, key = self._kind, name_bytes(name)
+        stored: Catalogue = dict(kind.catalogue_of(await Transaction.get(tx, kind.layout.catalogue)))
+        found = stored.get(name)
+        if found is None:
+            raise NotFoundError(f"map {kind.name!r} has no index {name!r}", outcome="not_applied")
+        stored[name] = StoredIndex(found.unique, found.version, "dropping")
+        Transaction.put(tx, kind.layout.catalogue, encoded(stored), ttl=FOREVER)
+        Transaction.delete(tx, kind.layout.progress(key))
+
+    async def _drop_step(self, tx: Transaction, name: str) -> int:
+        """How many entries it deleted. With the last of them gone the index is out of the catalogue.
+
+        An index that another call has dropped may be registered anew: its entries stay."""
         kind = self._kind
         stored: Catalogue = dict(kind.catalogue_of(await Transaction.get(tx, kind.layout.catalogue)))
-        found = stored.pop(name, None)
-        if found is None:
-            if not dropping:
-                return
-            raise NotFoundError(f"map {kind.name!r} has no index {name!r}", outcome="not_applied")
-        if dropping:
-            stored[name] = StoredIndex(found.unique, found.version, "dropping")
-        elif found.state != "dropping":  # dropped by another call, and registered anew
-            return
-        if stored:
-            Transaction.put(tx, kind.layout.catalogue, encoded(stored), ttl=FOREVER)
-        else:
-            Transaction.delete(tx, kind.layout.catalogue)
-        Transaction.delete(tx, kind.layout.progress(name_bytes(name)))
+        if name not in stored or stored[name].state != "dropping":
+            return 0
+        prefix = kind.layout.entries(name_bytes(name))
+        found = await TransactionRows(tx).pairs(prefix, prefix + END, False, STEP_ROWS, False)
+        for key, _ in found:
+            Transaction.delete(tx, key)
+        if not found:
+            del stored[name]
+            if stored:
+                Transaction.put(tx, kind.layout.catalogue, encoded(stored), ttl=FOREVER)
+            else:
+                Transaction.delete(tx, kind.layout.catalogue)
+        return len(found)
 
     async def _run(self, step: Callable[[Transaction], Awaitable[T]]) -> T:
         return await self._transact.transact(step, RETRIES, "serializable", True)

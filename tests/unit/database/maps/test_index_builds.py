@@ -129,15 +129,15 @@ async def test_an_index_is_dropped_and_built_anew(db: slate.Db, monkeypatch: pyt
 async def test_a_drop_that_stopped_is_finished(db: slate.Db, monkeypatch: pytest.MonkeyPatch) -> None:
     found = products(db, SKU)
     await found.put(1, Product(sku="a"))
-    mark = build.Building._mark
+    step = build.Building._drop_step
 
-    async def fails(self: Any, tx: slate.Transaction, name: str, *, dropping: bool) -> None:
-        if not dropping:
-            raise ZeroDivisionError
-        await mark(self, tx, name, dropping=dropping)
+    async def fails(self: Any, tx: slate.Transaction, name: str) -> int:
+        if deleted := await step(self, tx, name):
+            return deleted
+        raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(build.Building, "_mark", fails)
+        patch.setattr(build.Building, "_drop_step", fails)
         with pytest.raises(ZeroDivisionError):
             await found.drop_index("sku")
     with pytest.raises(slate.InvalidError, match="is being dropped; finish that with drop_index"):
@@ -147,6 +147,34 @@ async def test_a_drop_that_stopped_is_finished(db: slate.Db, monkeypatch: pytest
     await found.put(3, Product(sku="c"))
     await found.build()
     assert await found.by("sku").key("b") == 2
+
+
+async def test_two_drops_at_once_leave_an_index_that_was_registered_anew(
+    db: slate.Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "STEP_ROWS", 2)
+    found = products(db, SKU)
+    for number in range(5):
+        await found.put(number, Product(sku=f"s{number}"))
+    building, other = found._building, asyncio.Event()
+    step = building._drop_step
+
+    async def slow(tx: slate.Transaction, name: str) -> int:
+        await other.wait()
+        return await step(tx, name)
+
+    monkeypatch.setattr(building, "_drop_step", slow)
+    begun = asyncio.create_task(found.drop_index("sku"))
+    while b"dropping" not in (await db.get(b"\xfdp\0\x03") or b""):
+        await asyncio.sleep(0)
+    again = products(db, SKU)
+    assert await again.drop_index("sku") == 5
+    assert await again.build() == 5
+    other.set()
+    assert await begun == 0
+    await check(db)
+    with pytest.raises(slate.UniqueError):
+        await again.put(9, Product(sku="s1"))
 
 
 async def test_no_plain_write_comes_after_the_registration(db: slate.Db) -> None:
