@@ -108,7 +108,7 @@ class Building(Generic[V]):
         Transaction.delete(tx, kind.layout.progress(key))
 
     async def _drop_step(self, tx: Transaction, name: str) -> int:
-        """How many entries it deleted. With the last of them gone the index is out of the catalogue.
+        """How many entries it deleted. A step that finds none takes the index out of the catalogue.
 
         An index that another call has dropped may be registered anew: its entries stay."""
         kind = self._kind
