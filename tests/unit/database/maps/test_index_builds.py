@@ -156,17 +156,17 @@ async def test_two_drops_at_once_leave_an_index_that_was_registered_anew(
     found = products(db, SKU)
     for number in range(5):
         await found.put(number, Product(sku=f"s{number}"))
-    building, other = found._building, asyncio.Event()
+    building, marked, other = found._building, asyncio.Event(), asyncio.Event()
     step = building._drop_step
 
     async def slow(tx: slate.Transaction, name: str) -> int:
+        marked.set()
         await other.wait()
         return await step(tx, name)
 
     monkeypatch.setattr(building, "_drop_step", slow)
     begun = asyncio.create_task(found.drop_index("sku"))
-    while b"dropping" not in (await db.get(b"\xfdp\0\x03") or b""):
-        await asyncio.sleep(0)
+    await marked.wait()
     again = products(db, SKU)
     assert await again.drop_index("sku") == 5
     assert await again.build() == 5
