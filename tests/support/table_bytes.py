@@ -15,7 +15,7 @@ from slate_async.tables.codec.head import decode_head, encode_head
 from slate_async.tables.codec.link import StoredLink, decode_link, decode_whole, digest_of, encode_link, encode_whole
 from slate_async.tables.core.catalog import CatalogHead, TableEntry
 from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Link
-from slate_async.tables.core.head import Head, Kept, LinkRef, Mark, Totals
+from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, Totals
 from slate_async.tables.core.names import block_key, delete_key, link_key
 from slate_async.tables.core.row_ids import RowIds, set_of
 from slate_async.tables.core.schema import TableSchema
@@ -52,6 +52,10 @@ HEAD = Head(
     marks_floor=1,
     next_row=2**40,
     lineage=1,
+    removals=2,
+    jobs={"load": Job(2, 1_700_000_060_000)},
+    key=(1,),
+    sort_by=(1, 2),
     totals=Totals(2, 30, 4096),
     properties={"owner": "shop"},
     token=TOKEN,

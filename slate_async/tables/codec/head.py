@@ -11,7 +11,7 @@ from slate_async.codec.records import Conversion, Shape
 from slate_async.errors import InvalidError
 from slate_async.tables.codec.envelope import ENVELOPE, Kind, decoding_arrow
 from slate_async.tables.codec.parts import pack_ref, pack_schema, unpack_ref, unpack_schema
-from slate_async.tables.core.head import Head, Kept, LinkRef, Mark, Totals
+from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, Totals
 from slate_async.tables.core.schema import TableSchema
 from slate_async.types import Buffer
 
@@ -63,6 +63,7 @@ def _shape() -> Shape[Head]:
         "pins": _by_name(Kept),
         "tags": _by_name(Kept),
         "marks": _by_name(Mark),
+        "jobs": _by_name(Job),
     }
     return _HeadShape(Head, besides=("change",), own=own)
 

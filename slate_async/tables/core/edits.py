@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from slate_async.errors import ConflictError, InternalError, InvalidError, NotFoundError
 from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Contents, Link, placed
-from slate_async.tables.core.head import NOTHING, Head, Kept, LinkRef, Totals
+from slate_async.tables.core.head import NOTHING, Head, Job, Kept, Totals
 from slate_async.tables.core.names import base_of
 from slate_async.tables.core.row_ids import RowIds, no_rows
 from slate_async.tables.core.schema import TableSchema
@@ -26,6 +26,7 @@ from slate_async.tables.core.schema import TableSchema
 MAX_BLOCKS: Final = 100_000
 MAX_KEPT_VERSIONS: Final = 1_000
 """Pins and tags together."""
+MAX_JOBS: Final = 1_000
 BELOW_FLOOR: Final = "below_floor"
 """`ConflictError.reason`: the objects may be deleted already; they are to be written again under new names."""
 LOOK_AGAIN: Final = "look_again"
@@ -58,7 +59,9 @@ class Write:
         totals = _after(NOTHING if self.instead else head.totals, blocks)
         link = Link(blocks, deleted=self.deleted, delete_files=self.delete_files)
         if self.instead:
-            link = Link(blocks, whole=True)
+            return replace(
+                head, next_row=next_row, removals=head.removals + 1, totals=totals, change=Link(blocks, whole=True)
+            )
         return replace(head, next_row=next_row, totals=totals, change=link)
 
 
@@ -70,25 +73,27 @@ class ReplaceBlocks:
     removed: keys of the inputs
     retired: the deleted rows that it dropped, and no others (rule T15)
     lineage: of the version that it read (rule T14)
-    at, contents: what the newest link named, and the table had, when it was judged last
+    removals, contents: of the version by which it was judged last, which may be newer
     """
 
     added: pa.Table
     removed: pa.Array
     retired: RowIds
     lineage: int
-    at: LinkRef | None
+    removals: int
     contents: Contents
 
     def apply(self, head: Head) -> Head:
-        """Applies iff all inputs are live and nothing was restored since it read (rule T14)."""
+        """Applies iff all inputs are live and nothing was restored since it read (rule T14).
+
+        What was only added to or deleted from since it was judged has the same blocks, and more."""
         _check_floor(head, self.added)
         if head.lineage != self.lineage:
             raise ConflictError(
                 "a version was restored, and may have brought back rows that were dropped", outcome="not_applied"
             )
-        if head.link is None or self.at is None or head.link.key != self.at.key:
-            raise ConflictError("the table has changed since", outcome="not_applied", reason=LOOK_AGAIN)
+        if head.removals != self.removals:
+            raise ConflictError("blocks were removed since", outcome="not_applied", reason=LOOK_AGAIN)
         if not self.contents.has(self.removed):
             raise ConflictError("another merge took some of its blocks", outcome="not_applied")
         taken = self.contents.blocks.filter(pc.is_in(self.contents.blocks.column("key"), value_set=self.removed))
@@ -98,7 +103,7 @@ class ReplaceBlocks:
             head.totals.nbytes - (pc.sum(taken.column("size")).as_py() or 0),
         )
         link = Link(self.added, self.removed, retired=self.retired)
-        return replace(head, totals=_after(less, self.added), change=link)
+        return replace(head, removals=head.removals + 1, totals=_after(less, self.added), change=link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,13 @@ class Restore:
         """Applies iff that version is kept (rule T18)."""
         _check_kept(head, self.version)
         totals = _after(NOTHING, self.contents.blocks)
-        return replace(head, lineage=head.lineage + 1, totals=totals, change=self.contents.as_link())
+        return replace(
+            head,
+            lineage=head.lineage + 1,
+            removals=head.removals + 1,
+            totals=totals,
+            change=self.contents.as_link(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +171,7 @@ class Release:
 @dataclass(frozen=True, slots=True)
 class Expire:
     """Give up versions below ``oldest`` and leases that ended before ``now_ms``; let objects be deleted that are named
-    after versions below ``floor``. A vacuum deletes by the head that this makes (rule T6)."""
+    after versions below ``floor``, but for those of jobs. A vacuum deletes by the head that this makes (rule T6)."""
 
     oldest: int
     floor: int
@@ -170,12 +181,37 @@ class Expire:
         """Always applies. None of it goes back, nor beyond the version that it makes (rule T19)."""
         version = head.version + 1
         pins = {name: kept for name, kept in head.pins.items() if kept.until_ms is None or kept.until_ms > self.now_ms}
+        jobs = {name: job for name, job in head.jobs.items() if job.until_ms > self.now_ms}
         return replace(
             head,
             oldest=max(head.oldest, min(self.oldest, version)),
-            floor=max(head.floor, min(self.floor, version)),
+            floor=max(head.floor, min(self.floor, version, *(job.base for job in jobs.values()))),
             pins=pins,
+            jobs=jobs,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HoldFloor:
+    """Begin or prolong the job ``name``, or with ``None`` end it. What it puts is not deleted meanwhile (rule T5)."""
+
+    name: str
+    job: Job | None
+
+    def apply(self, head: Head) -> Head:
+        """Applies iff nothing that the job has put may be deleted already."""
+        jobs = {name: job for name, job in head.jobs.items() if name != self.name}
+        if self.job is None:
+            return replace(head, jobs=jobs)
+        if self.job.base < head.floor:
+            raise ConflictError(
+                f"what was put since version {self.job.base} may be deleted already",
+                outcome="not_applied",
+                reason=BELOW_FLOOR,
+            )
+        if len(jobs) >= MAX_JOBS:
+            raise InvalidError(f"a table has at most {MAX_JOBS} jobs", outcome="not_applied")
+        return replace(head, jobs={**jobs, self.name: self.job})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A `Head` is what a commit writes. Its successor is made by `slate_async.tables.c
 
 Invariant: `check_successor`. What says that something is over never goes back, whatever is restored.
 
-Rules T1, T2, T4, T5, T9, T17 and T19.
+Rules T1, T2, T4, T5, T9, T14, T17 and T19.
 """
 
 from __future__ import annotations
@@ -52,6 +52,14 @@ class Kept(NamedTuple):
     until_ms: int | None = None
 
 
+class Job(NamedTuple):
+    """Work that puts objects for a commit that comes later. None named after a version from ``base`` on is deleted
+    while its lease lasts, until ``until_ms``."""
+
+    base: int
+    until_ms: int
+
+
 class Totals(NamedTuple):
     """Of live blocks. ``rows`` counts deleted ones that no merge has dropped yet."""
 
@@ -74,6 +82,8 @@ class Head:
     marks_floor: marks of versions up to it may be forgotten (rule T2)
     next_row: above every row id that was ever given
     lineage: how often a version was restored
+    removals: how often blocks were removed: by merges, overwrites and restores (rule T14)
+    key, sort_by: ids of the columns that tell rows apart, and by which merges sort them
     change: what this version changed; ``None``: nothing, or it is stored in ``links[0]``
     token: by which the metastore knows this version; no part of what is stored
     """
@@ -91,6 +101,10 @@ class Head:
     marks_floor: int = 0
     next_row: int = 0
     lineage: int = 0
+    removals: int = 0
+    jobs: Mapping[str, Job] = field(default_factory=no_fields)
+    key: tuple[int, ...] = ()
+    sort_by: tuple[int, ...] = ()
     totals: Totals = NOTHING
     properties: Mapping[str, str] = field(default_factory=no_fields)
     dropped: bool = False
@@ -137,7 +151,7 @@ class Head:
         return self
 
 
-NEVER_BACK: Final = ("time_ms", "oldest", "floor", "marks_floor", "next_row", "lineage")
+NEVER_BACK: Final = ("time_ms", "oldest", "floor", "marks_floor", "next_row", "lineage", "removals")
 
 
 def check_successor(old: Head, new: Head) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slate_async.errors import ConflictError, InvalidError, NotFoundError, SlateError
 from slate_async.tables.core import edits
 from slate_async.tables.core.chain import BLOCK, Contents
-from slate_async.tables.core.head import Head, Kept, LinkRef, Mark, check_successor
+from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, check_successor
 from slate_async.tables.core.marks import FORGOTTEN, MAX_KEPT_MARKS, MAX_MARKS, MarkedEdit, TableEdit
 from slate_async.tables.core.names import block_key, link_key
 from slate_async.tables.core.row_ids import contained, no_rows, set_of
@@ -97,7 +97,7 @@ class Model:
         if out:
             self.carried[str(out[0]["key"])] = rows
         keys = pa.array([at["key"] for at in inputs], pa.string())
-        made = edits.ReplaceBlocks(blocks(out), keys, ids[dead], self.head.lineage, self.head.link, contents)
+        made = edits.ReplaceBlocks(blocks(out), keys, ids[dead], self.head.lineage, self.head.removals, contents)
         self.commit(made, self.rows[-1])
         with pytest.raises(ConflictError):  # its inputs are not live any more
             made.apply(self.head)
@@ -207,7 +207,7 @@ def test_a_merge_that_read_before_a_restore_is_refused() -> None:
     model.commit(edits.Write(deleted=set_of([0])), {1})
     keys = model.contents[-1].blocks.column("key").combine_chunks()
     model.commit(edits.Restore(2, model.contents[2]), {0, 1})  # row 0 is back, which the merge is about to drop
-    merge = edits.ReplaceBlocks(blocks([]), keys, set_of([0]), 0, model.head.link, model.contents[-1])
+    merge = edits.ReplaceBlocks(blocks([]), keys, set_of([0]), 0, model.head.removals, model.contents[-1])
     with pytest.raises(ConflictError, match="restored"):
         merge.apply(model.head)
 
@@ -224,8 +224,28 @@ def test_a_merge_judged_by_another_version_is_to_look_again() -> None:
     model = Model()
     model.commit(edits.Write(blocks([block(1, 2)])), {0, 1})
     keys = model.contents[-1].blocks.column("key").combine_chunks()
-    merge = edits.ReplaceBlocks(blocks([]), keys, no_rows(), 0, model.head.link, model.contents[-1])
+    merge = edits.ReplaceBlocks(blocks([]), keys, no_rows(), 0, model.head.removals, model.contents[-1])
     model.commit(edits.Write(blocks([block(1, 1)])), {0, 1, 2})
+    assert merge.apply(model.head).totals.rows == 1  # an append has taken nothing away
+    model.commit(edits.Write(blocks([block(1, 1)]), instead=True), {3})
     with pytest.raises(ConflictError) as caught:
         merge.apply(model.head)
     assert caught.value.reason == edits.LOOK_AGAIN
+
+
+def test_the_floor_stays_below_jobs_that_have_not_ended() -> None:
+    model = Model()
+    for _ in range(5):
+        model.commit(edits.Write(blocks([block(1, 1)])), model.rows[-1] | {model.head.next_row})
+    model.commit(edits.HoldFloor("load", Job(3, 100)), model.rows[-1])
+    model.commit(edits.Expire(0, 6, 99), model.rows[-1])
+    assert (model.head.floor, list(model.head.jobs)) == (3, ["load"])
+    with pytest.raises(ConflictError) as caught:
+        edits.HoldFloor("late", Job(2, 100)).apply(model.head)
+    assert caught.value.reason == edits.BELOW_FLOOR
+    model.commit(edits.HoldFloor("short", Job(4, 200)), model.rows[-1])
+    model.commit(edits.HoldFloor("load", None), model.rows[-1])
+    model.commit(edits.Expire(0, 6, 199), model.rows[-1])
+    assert model.head.floor == 4
+    model.commit(edits.Expire(0, 6, 200), model.rows[-1])
+    assert (model.head.floor, dict(model.head.jobs)) == (6, {})
