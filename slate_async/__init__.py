@@ -124,13 +124,13 @@ if TYPE_CHECKING:
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
+    from slate_async.tables.catalog import Catalog
     from slate_async.tables.core.errors import SnapshotExpiredError
     from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
     from slate_async.tables.incoming import ArrowData
-    from slate_async.tables.open import open_tables
+    from slate_async.tables.open import open_catalog
     from slate_async.tables.scan import TableScan
     from slate_async.tables.table import AppendResult, DeleteResult, Table
-    from slate_async.tables.tables import Tables
     from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
@@ -229,13 +229,13 @@ else:
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
+            "slate_async.tables.catalog": "Catalog",
             "slate_async.tables.core.errors": "SnapshotExpiredError",
             "slate_async.tables.core.predicate": "Column Predicate PredicateLike col",
             "slate_async.tables.incoming": "ArrowData",
-            "slate_async.tables.open": "open_tables",
+            "slate_async.tables.open": "open_catalog",
             "slate_async.tables.scan": "TableScan",
             "slate_async.tables.table": "AppendResult DeleteResult Table",
-            "slate_async.tables.tables": "Tables",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -251,6 +251,7 @@ __all__ = [
     "BlockingCompaction",
     "BuildProgress",
     "BytesLike",
+    "Catalog",
     "Change",
     "ChangeFeed",
     "CheckpointInfo",
@@ -368,7 +369,6 @@ __all__ = [
     "StreamBatch",
     "SumError",
     "Table",
-    "Tables",
     "TableScan",
     "TimeLike",
     "TokenMismatchError",
@@ -390,13 +390,13 @@ __all__ = [
     "col",
     "open",
     "open_admin",
+    "open_catalog",
     "open_collections",
     "open_compactor",
     "open_gc",
     "open_ingest",
     "open_ingest_task",
     "open_reader",
-    "open_tables",
     "relay",
     "relay_schema",
     "relay_to_database",

@@ -35,6 +35,7 @@ COVER_LINKS: Final = 16
 class TableContext:
     """See the module docstring. ``check``: raises `ClosedError` once its catalog is closed."""
 
+    database: str
     name: str
     heads: TableHeads
     chain: Chain

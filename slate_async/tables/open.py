@@ -1,4 +1,4 @@
-"""`open_tables`: how a process comes to `Tables`."""
+"""`open_catalog`: how a process comes to a `Catalog`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
-from slate_async.tables.tables import Tables, TablesContext
+from slate_async.tables.catalog import Catalog, CatalogContext
 
 
-def open_tables(
+def open_catalog(
     path: StorePath,
     *,
     metastore: str | MetaStoreFactory | None = None,
@@ -25,10 +25,10 @@ def open_tables(
     settings: Settings | None = None,
     environment: SharesClients | None = None,
     runtime: Runtime | None = None,
-) -> Opening[Tables]:
-    """Open a folder of tables: await it, or enter it with ``async with``. It sends nothing.
+) -> Opening[Catalog]:
+    """Open a catalog: await it, or enter it with ``async with``. It sends nothing.
 
-    path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` that is the
+    path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` that is its
     folder. ``name`` names the latter in messages and in metastores outside of the store, where it must be given.
     metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``, or a factory; the same for
     all processes
@@ -46,28 +46,28 @@ def open_tables(
     if environment is not None and runtime is not None:
         raise InvalidError("an environment has a runtime of its own; give one of the two")
 
-    async def start() -> Tables:
+    async def start() -> Catalog:
         require_loop()
         chosen = Settings() if settings is None else settings
         if environment is not None:
             environment._require_open()
-            tables = await _opened(environment._clients, environment.runtime, path, metastore, name, chosen)
-            tables._on_closed(called(environment._admit((root_of(path), metastore), tables)))
-            return tables
+            catalog = await _opened(environment._clients, environment.runtime, path, metastore, name, chosen)
+            catalog._on_closed(called(environment._admit((root_of(path), metastore), catalog)))
+            return catalog
         machine = system_runtime() if runtime is None else runtime
         clients = StoreClients(machine, {})
         end = [clients.end] if runtime is not None else [clients.end, lambda: end_threads(machine)]
         try:
-            tables = await _opened(clients, machine, path, metastore, name, chosen)
+            catalog = await _opened(clients, machine, path, metastore, name, chosen)
         except BaseException:
             for ending in end:
                 ending()
             raise
         for ending in end:
-            tables._on_closed(called(ending))
-        return tables
+            catalog._on_closed(called(ending))
+        return catalog
 
-    return Opening(start, "a folder of tables", "open_tables(...)")
+    return Opening(start, "a catalog", "open_catalog(...)")
 
 
 async def _opened(
@@ -77,16 +77,16 @@ async def _opened(
     metastore: str | MetaStoreFactory | None,
     name: str | None,
     settings: Settings,
-) -> Tables:
-    """Tables that give back what they take of ``clients``."""
+) -> Catalog:
+    """A catalog that gives back what it takes of ``clients``."""
     taken = Taken()
     try:
         metastores = clients.factory(metastore, settings, taken)
         store, stats, url = clients.store(path, settings, name, metastore, taken)
         supervisor = Supervisor(url, lambda cause: None)
-        tables = Tables(TablesContext(url, store, metastores, runtime, settings, supervisor, stats))
+        catalog = Catalog(CatalogContext(url, store, metastores, runtime, settings, supervisor, stats))
     except BaseException:
         await run_to_completion(taken.give_back())
         raise
-    tables._on_closed(taken.give_back)
-    return tables
+    catalog._on_closed(taken.give_back)
+    return catalog

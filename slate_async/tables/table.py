@@ -54,18 +54,23 @@ class DeleteResult:
 
 
 class Table:
-    """Made by `Tables.create` and `Tables.table`, in which it lives: it needs no closing."""
+    """Made by `Catalog.create_table` and `Catalog.table`, in which it lives: it needs no closing."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
 
     def __repr__(self) -> str:
         head = self._context.heads.head
-        return f"<Table {self._context.name}, version {0 if head is None else head.version}>"
+        return f"<Table {self._context.database}.{self._context.name}, version {0 if head is None else head.version}>"
+
+    @property
+    def database(self) -> str:
+        """Its database, when it was opened."""
+        return self._context.database
 
     @property
     def name(self) -> str:
-        """Of the table."""
+        """Its name, when it was opened."""
         return self._context.name
 
     async def schema(self) -> pa.Schema:

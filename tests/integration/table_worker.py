@@ -21,7 +21,7 @@ import pyarrow as pa
 import slate_async as slate
 from slate_async import col
 
-TABLE = "rows"
+DATABASE, TABLE = "shop", "rows"
 SCHEMA = pa.schema([("name", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
 ROWS = 3
 
@@ -80,8 +80,9 @@ async def main() -> None:
     parser.add_argument("--name", default="")
     parser.add_argument("--first", type=int, default=1)
     chosen = parser.parse_args()
-    async with slate.open_tables(chosen.path, metastore=chosen.metastore) as tables:
-        table = await tables.create(TABLE, SCHEMA, if_not_exists=True)
+    async with slate.open_catalog(chosen.path, metastore=chosen.metastore) as catalog:
+        await catalog.create_database(DATABASE, if_not_exists=True)
+        table = await catalog.create_table(DATABASE, TABLE, SCHEMA, if_not_exists=True)
         if chosen.role == "appender":
             await append(table, chosen.name, chosen.first)
         elif chosen.role == "deleter":

@@ -17,7 +17,7 @@ import pytest
 import slate_async as slate
 from tests.integration.places import make_bucket, make_table, url_query
 from tests.integration.processes import ChildProcess
-from tests.integration.table_worker import ROWS, TABLE, count
+from tests.integration.table_worker import DATABASE, ROWS, TABLE, count
 from tests.slices import sample
 
 ROLES = (("appender", "a"), ("appender", "b"), ("appender", "c"), ("deleter", ""), ("reader", ""))
@@ -100,8 +100,8 @@ async def test_processes_that_are_killed_lose_nothing(
     finally:
         for worker in workers:
             await worker.kill()
-    async with slate.open_tables(path, metastore=metastore) as tables:
-        found = await count(await tables.table(TABLE))
+    async with slate.open_catalog(path, metastore=metastore) as catalog:
+        found = await count(await catalog.table(DATABASE, TABLE))
     assert list(lines_of(workers, "torn")) == []
     deleting = {(name, int(n)) for name, n in lines_of(workers, "deleting")}
     deleted = {(name, int(n)) for name, n in lines_of(workers, "deleted")}

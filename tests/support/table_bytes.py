@@ -13,7 +13,7 @@ import pyarrow as pa
 from slate_async.tables.codec.catalog import decode_catalog, encode_catalog
 from slate_async.tables.codec.head import decode_head, encode_head
 from slate_async.tables.codec.link import StoredLink, decode_link, decode_whole, digest_of, encode_link, encode_whole
-from slate_async.tables.core.catalog import CatalogHead, TableEntry
+from slate_async.tables.core.catalog import CatalogHead, Database, TableEntry, Tombstone
 from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Link
 from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, Totals
 from slate_async.tables.core.names import block_key, delete_key, link_key
@@ -58,9 +58,18 @@ HEAD = Head(
     sort_by=(1, 2),
     totals=Totals(2, 30, 4096),
     properties={"owner": "shop"},
+    drops=2,
     token=TOKEN,
 )
-CATALOG = CatalogHead(2, {"orders": TableEntry(TABLE, 0), "día": TableEntry(UUID(int=7), 1)})
+CATALOG = CatalogHead(
+    7,
+    {
+        "shop": Database("0a" * 16, {"orders": TableEntry(TABLE, 0), "día": TableEntry(UUID(int=7), 1, 2)}),
+        "año": Database("0b" * 16),
+    },
+    {UUID(int=9): Tombstone("shop", "old", TableEntry(UUID(int=9), 2, 1), 1_700_000_000_123, True)},
+    floor=1,
+)
 
 
 def _blocks() -> pa.Table:
@@ -132,6 +141,6 @@ SAMPLES = {
         False,
     ),
     "catalog": Sample(
-        CATALOG, lambda: encode_catalog(CATALOG), lambda data: decode_catalog(data, 2, object_name="o"), True
+        CATALOG, lambda: encode_catalog(CATALOG), lambda data: decode_catalog(data, 7, object_name="o"), True
     ),
 }

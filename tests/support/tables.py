@@ -10,11 +10,14 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.errors import UnavailableError
 from slate_async.runtime.opening import Opening
 from slate_async.settings import Settings
-from slate_async.tables.open import open_tables
-from slate_async.tables.tables import Tables
+from slate_async.tables.catalog import Catalog
+from slate_async.tables.open import open_catalog
+from slate_async.tables.table import Table
 from tests.engine import StoreInHand, memory_store, runtime
 
 ORDERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("sku", pa.string()), ("price", pa.float64())])
+
+SHOP = "shop"
 
 
 def store_in_hand() -> StoreInHand:
@@ -22,10 +25,16 @@ def store_in_hand() -> StoreInHand:
     return StoreInHand(memory_store(), watch="")
 
 
-def opened(store: Any, metastore: str | MetaStoreFactory | None = None, **settings: Any) -> Opening[Tables]:
-    """The tables in ``store``, by a runtime without threads."""
+def opened(store: Any, metastore: str | MetaStoreFactory | None = None, **settings: Any) -> Opening[Catalog]:
+    """The catalog in ``store``, by a runtime without threads."""
     chosen = Settings(**{"retry_deadline_ms": 5_000, **settings})
-    return open_tables(store, name="memory://lake", settings=chosen, metastore=metastore, runtime=runtime())
+    return open_catalog(store, name="memory://lake", settings=chosen, metastore=metastore, runtime=runtime())
+
+
+async def created(catalog: Catalog, name: str = "orders", schema: pa.Schema = ORDERS, **asked: Any) -> Table:
+    """A table of the database `SHOP`, which is created, too."""
+    await catalog.create_database(SHOP, if_not_exists=True)
+    return await catalog.create_table(SHOP, name, schema, **asked)
 
 
 def rows(*ids: int) -> pa.Table:

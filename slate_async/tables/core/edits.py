@@ -215,12 +215,19 @@ class HoldFloor:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """End the table: nothing is committed to it any more."""
+class SetDrops:
+    """Drop the table, or bring it back: ``drops`` is odd, or even. An edit of `slate_async.commits` by itself, because
+    its number is its mark: it never goes back, so one that is late changes nothing (rule T19)."""
 
-    def apply(self, head: Head) -> Head:
-        """Always applies; what was dropped is refused before."""
-        return replace(head, dropped=True)
+    drops: int
+    now_ms: int
+
+    def apply(self, head: Head) -> Head | None:
+        """``None`` once it was dropped or brought back so often."""
+        if head.drops >= self.drops:
+            return None
+        time_ms = max(head.time_ms, self.now_ms)
+        return replace(head, version=head.version + 1, time_ms=time_ms, drops=self.drops, token="")
 
 
 def _after(totals: Totals, added: pa.Table) -> Totals:

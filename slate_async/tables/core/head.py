@@ -83,7 +83,8 @@ class Head:
     next_row: above every row id that was ever given
     lineage: how often a version was restored
     removals: how often blocks were removed: by merges, overwrites and restores (rule T14)
-    key, sort_by: ids of the columns that tell rows apart, and by which merges sort them
+    key, sort_by: ids of the fields that identify rows, and by which merges sort; they never change
+    drops: how often it was dropped and brought back: odd while it is dropped
     change: what this version changed; ``None``: nothing, or it is stored in ``links[0]``
     token: by which the metastore knows this version; no part of what is stored
     """
@@ -107,20 +108,34 @@ class Head:
     sort_by: tuple[int, ...] = ()
     totals: Totals = NOTHING
     properties: Mapping[str, str] = field(default_factory=no_fields)
-    dropped: bool = False
+    drops: int = 0
     change: Link | None = None
     token: str = ""
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @classmethod
-    def first(cls, uuid: UUID, schema: TableSchema, now_ms: int, properties: Mapping[str, str] | None = None) -> Head:
+    def first(
+        cls,
+        uuid: UUID,
+        schema: TableSchema,
+        now_ms: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        key: tuple[int, ...] = (),
+        sort_by: tuple[int, ...] = (),
+    ) -> Head:
         """Version 1 of a table, which is empty."""
-        return cls(uuid, 1, now_ms, (schema,), properties=dict(properties or {}))
+        return cls(uuid, 1, now_ms, (schema,), properties=dict(properties or {}), key=key, sort_by=sort_by)
 
     @property
     def schema(self) -> TableSchema:
         """That of rows which are appended now."""
         return self.schemas[-1]
+
+    @property
+    def dropped(self) -> bool:
+        """Nothing is read of it or committed to it, unless it is brought back."""
+        return self.drops % 2 == 1
 
     @property
     def link(self) -> LinkRef | None:
@@ -151,7 +166,7 @@ class Head:
         return self
 
 
-NEVER_BACK: Final = ("time_ms", "oldest", "floor", "marks_floor", "next_row", "lineage", "removals")
+NEVER_BACK: Final = ("time_ms", "oldest", "floor", "marks_floor", "next_row", "lineage", "removals", "drops")
 
 
 def check_successor(old: Head, new: Head) -> None:
@@ -163,5 +178,5 @@ def check_successor(old: Head, new: Head) -> None:
             raise InternalError(f"{name} of version {new.version} goes back to {getattr(new, name)}")
     if max(new.oldest, new.floor, new.marks_floor) > new.version:
         raise InternalError(f"version {new.version} gives up what comes after it")
-    if old.dropped:
+    if old.dropped and new.drops == old.drops:
         raise InternalError(f"version {new.version} follows the end of a table")

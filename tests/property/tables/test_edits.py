@@ -214,10 +214,15 @@ def test_a_merge_that_read_before_a_restore_is_refused() -> None:
 
 def test_nothing_is_committed_to_a_dropped_table() -> None:
     model = Model()
-    model.commit(edits.Drop(), set())
-    for edit in (edits.Write(), edits.Drop()):
-        with pytest.raises(SlateError, match="dropped"):
-            MarkedEdit(edit, "x", 1, 1, 0).apply(model.head)
+    dropped = edits.SetDrops(1, 0).apply(model.head)
+    assert dropped is not None
+    with pytest.raises(SlateError, match="dropped"):
+        MarkedEdit(edits.Write(), "x", 1, 1, 0).apply(dropped)
+    assert edits.SetDrops(1, 0).apply(dropped) is None
+    back = edits.SetDrops(2, 0).apply(dropped)
+    assert back is not None
+    assert edits.SetDrops(1, 0).apply(back) is None, "a drop that is late"
+    assert MarkedEdit(edits.Write(), "x", 1, 1, 0).apply(back) is not None
 
 
 def test_a_merge_judged_by_another_version_is_to_look_again() -> None:

@@ -18,12 +18,12 @@ from slate_async.errors import (
     NotFoundError,
     UnavailableError,
 )
+from slate_async.tables.catalog import Catalog
 from slate_async.tables.core.predicate import col
-from slate_async.tables.open import open_tables
+from slate_async.tables.open import open_catalog
 from slate_async.tables.table import AppendResult, Table
-from slate_async.tables.tables import Tables
 from tests.engine import StoreInHand
-from tests.support.tables import ORDERS, fail_puts, opened, rows, store_in_hand
+from tests.support.tables import ORDERS, SHOP, created, fail_puts, opened, rows, store_in_hand
 
 FAULTS = ("request lost", "answer lost", "refused")
 
@@ -34,9 +34,9 @@ def store() -> StoreInHand:
 
 
 @pytest.fixture
-async def tables(store: StoreInHand) -> AsyncIterator[Tables]:
-    async with opened(store) as tables:
-        yield tables
+async def catalog(store: StoreInHand) -> AsyncIterator[Catalog]:
+    async with opened(store) as catalog:
+        yield catalog
 
 
 async def ids_of(table: Table, **asked: Any) -> list[int]:
@@ -46,12 +46,12 @@ async def ids_of(table: Table, **asked: Any) -> list[int]:
 
 async def ids_of_all(store: StoreInHand) -> list[int]:
     """By a process that knows nothing yet."""
-    async with opened(store) as tables:
-        return await ids_of(await tables.table("orders"))
+    async with opened(store) as catalog:
+        return await ids_of(await catalog.table(SHOP, "orders"))
 
 
-async def test_rows_come_back_in_the_order_of_appends(tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_rows_come_back_in_the_order_of_appends(catalog: Catalog) -> None:
+    table = await created(catalog)
     assert await ids_of(table) == []
     first = await table.append(rows(3, 1, 2))
     assert first == AppendResult(2, 3, 1, first.nbytes, False)
@@ -61,8 +61,8 @@ async def test_rows_come_back_in_the_order_of_appends(tables: Tables) -> None:
     assert await table.version() == 3
 
 
-async def test_a_scan_gives_columns_rows_and_no_more(tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_a_scan_gives_columns_rows_and_no_more(catalog: Catalog) -> None:
+    table = await created(catalog)
     for first in range(0, 40, 10):
         await table.append(rows(*range(first, first + 10)))
     assert await ids_of(table, where=col("id") >= 35) == [35, 36, 37, 38, 39]
@@ -74,8 +74,8 @@ async def test_a_scan_gives_columns_rows_and_no_more(tables: Tables) -> None:
     assert [batch.num_rows async for batch in table.scan(columns=["id"])] == [10] * 4
 
 
-async def test_blocks_that_cannot_have_a_match_are_not_read(store: StoreInHand, tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_blocks_that_cannot_have_a_match_are_not_read(store: StoreInHand, catalog: Catalog) -> None:
+    table = await created(catalog)
     for at in range(5):
         await table.append(rows(at))
     store.gets.clear()
@@ -83,8 +83,8 @@ async def test_blocks_that_cannot_have_a_match_are_not_read(store: StoreInHand, 
     assert len([key for key in store.gets if "/data/" in key]) == 1
 
 
-async def test_deleted_rows_stay_deleted(store: StoreInHand, tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_deleted_rows_stay_deleted(store: StoreInHand, catalog: Catalog) -> None:
+    table = await created(catalog)
     await table.append(rows(1, 2, 3, 4))
     await table.append(rows(5, 6))
     assert (await table.delete(col("id").isin([2, 5]))).rows == 2
@@ -95,11 +95,11 @@ async def test_deleted_rows_stay_deleted(store: StoreInHand, tables: Tables) -> 
     assert await ids_of(table) == [9]
     assert (await table.delete([])).rows == 1
     async with opened(store) as others:
-        assert await ids_of(await others.table("orders")) == []
+        assert await ids_of(await others.table(SHOP, "orders")) == []
 
 
-async def test_large_deletes_are_files(store: StoreInHand, tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_large_deletes_are_files(store: StoreInHand, catalog: Catalog) -> None:
+    table = await created(catalog)
     for first in (0, 1000):
         await table.append(rows(*range(first, first + 1000)))
     assert (await table.delete([("id", ">=", 300), ("id", "<", 1700)])).rows == 1400
@@ -122,20 +122,20 @@ async def test_large_deletes_are_files(store: StoreInHand, tables: Tables) -> No
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_large_deletes_are_in_whatever_is_lost(store: StoreInHand, tables: Tables, fault: str) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_large_deletes_are_in_whatever_is_lost(store: StoreInHand, catalog: Catalog, fault: str) -> None:
+    table = await created(catalog)
     await table.append(rows(*range(1000)))
     fail_puts(store, "/dels/", fault)
     await table.delete(col("id") < 999)
     assert await ids_of_all(store) == [999]
 
 
-async def test_an_append_id_is_in_once(store: StoreInHand, tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_an_append_id_is_in_once(store: StoreInHand, catalog: Catalog) -> None:
+    table = await created(catalog)
     first = await table.append(rows(1), append_id=("job", 1))
     assert (await table.append(rows(1), append_id=("job", 1))) == AppendResult(first.version, 0, 0, 0, True)
     async with opened(store) as others:
-        other = await others.table("orders")
+        other = await others.table(SHOP, "orders")
         assert (await other.append(rows(1), append_id=("job", 1))).duplicate
         assert (await other.append(rows(2), append_id=("job", 2))).version == 3
     assert (await table.append(rows(1), append_id=("job", 1))) == AppendResult(None, 0, 0, 0, True)
@@ -146,43 +146,43 @@ async def test_an_append_id_is_in_once(store: StoreInHand, tables: Tables) -> No
 @pytest.mark.parametrize("part", ["/data/", "/chain/", "/manifest/"])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_what_is_acknowledged_is_in_once_whatever_is_lost(store: StoreInHand, part: str, fault: str) -> None:
-    async with opened(store) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store) as catalog:
+        table = await created(catalog)
         for at in range(4):
             fail_puts(store, part, fault, times=at % 3)
             await table.append(rows(at))
         fail_puts(store, part, fault)
         await table.delete(col("id") == 1)
         assert await ids_of(table) == [0, 2, 3]
-    async with opened(store) as tables:
-        assert await ids_of(await tables.table("orders")) == [0, 2, 3]
+    async with opened(store) as catalog:
+        assert await ids_of(await catalog.table(SHOP, "orders")) == [0, 2, 3]
 
 
 @pytest.mark.parametrize("metastore", ["put-if-absent", "if-match"])
 async def test_processes_that_append_at_once_lose_nothing(store: StoreInHand, metastore: str) -> None:
     async def append(process: int) -> None:
-        async with opened(store, metastore) as tables:
-            table = await tables.create("orders", ORDERS, if_not_exists=True)
+        async with opened(store, metastore) as catalog:
+            table = await created(catalog, if_not_exists=True)
             for at in range(8):
                 await table.append(rows(process * 100 + at))
                 if at % 4 == 3:
                     await table.delete(col("id") == process * 100 + at - 1)
 
     await asyncio.gather(*(append(process) for process in range(4)))
-    async with opened(store, metastore) as tables:
-        found = await ids_of(await tables.table("orders"))
+    async with opened(store, metastore) as catalog:
+        found = await ids_of(await catalog.table(SHOP, "orders"))
     assert sorted(found) == [process * 100 + at for process in range(4) for at in range(8) if at not in (2, 6)]
 
 
-async def test_tasks_that_append_at_once_lose_nothing(tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_tasks_that_append_at_once_lose_nothing(catalog: Catalog) -> None:
+    table = await created(catalog)
     done = await asyncio.gather(*(table.append(rows(at)) for at in range(20)))
     assert sorted(result.version or 0 for result in done) == list(range(2, 22))
     assert sorted(await ids_of(table)) == list(range(20))
 
 
-async def test_a_long_chain_is_read_from_a_whole_link(store: StoreInHand, tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_a_long_chain_is_read_from_a_whole_link(store: StoreInHand, catalog: Catalog) -> None:
+    table = await created(catalog)
     for at in range(70):
         await table.append(rows(at))
     assert any(put.key.endswith(".chain.whole") for put in store.puts)
@@ -191,24 +191,24 @@ async def test_a_long_chain_is_read_from_a_whole_link(store: StoreInHand, tables
     assert len(head.links) < 20
     store.gets.clear()
     async with opened(store) as others:
-        assert await ids_of(await others.table("orders")) == list(range(70))
+        assert await ids_of(await others.table(SHOP, "orders")) == list(range(70))
     assert len([key for key in store.gets if "/chain/" in key]) < 20
 
 
 async def test_a_whole_link_is_not_needed(store: StoreInHand) -> None:
     """It may be deleted at any time: the chain goes on behind it."""
-    async with opened(store) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store) as catalog:
+        table = await created(catalog)
         for at in range(40):
             await table.append(rows(at))
     await store.delete([info.key async for info in store.list() if info.key.endswith(".whole")])
-    async with opened(store) as tables:
-        assert await ids_of(await tables.table("orders")) == list(range(40))
+    async with opened(store) as catalog:
+        assert await ids_of(await catalog.table(SHOP, "orders")) == list(range(40))
 
 
 async def test_the_chain_below_a_whole_link_is_not_needed(store: StoreInHand) -> None:
-    async with opened(store) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store) as catalog:
+        table = await created(catalog)
         for at in range(16):
             await table.append(rows(at))
         head = table._context.heads.head
@@ -217,18 +217,20 @@ async def test_the_chain_below_a_whole_link_is_not_needed(store: StoreInHand) ->
         wholes = [info.key async for info in store.list() if info.key.endswith(".whole")]
         assert len(wholes) == 1
         await store.delete([info.key async for info in store.list() if info.key.endswith(".chain")])
-    async with opened(store) as tables:
-        assert await ids_of(await tables.table("orders")) == list(range(16))
+    async with opened(store) as catalog:
+        assert await ids_of(await catalog.table(SHOP, "orders")) == list(range(16))
 
 
 async def test_every_damaged_object_is_noticed(store: StoreInHand) -> None:
-    async with opened(store) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store) as catalog:
+        table = await created(catalog)
         await table.append(rows(1, 2))
         await table.delete(col("id") == 1)
     kept = {info.key: (await store.get(info.key)).data async for info in store.list()}
     for key, data in kept.items():
         if "/manifest/" in key and not key.endswith("03.head"):
+            continue
+        if "catalog/" in key and not key.endswith("2"):
             continue
         for damaged in (data[:-1], data[: len(data) // 2] + b"\x55" + data[len(data) // 2 + 1 :], b""):
             await store.put(key, damaged)
@@ -242,8 +244,8 @@ async def test_every_damaged_object_is_noticed(store: StoreInHand) -> None:
             await store.put(key, data)
 
 
-async def test_data_comes_in_every_form(tables: Tables) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_data_comes_in_every_form(catalog: Catalog) -> None:
+    table = await created(catalog)
     whole = rows(1, 2)
 
     async def later() -> AsyncIterator[pa.RecordBatch]:
@@ -281,8 +283,8 @@ BAD_ROWS: list[tuple[Any, str]] = [
 async def test_rows_that_do_not_fit_are_refused_before_anything_is_stored(
     store: StoreInHand, data: Any, words: str
 ) -> None:
-    async with opened(store) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store) as catalog:
+        table = await created(catalog)
         before = len(store.puts)
         with pytest.raises(InvalidError, match=words) as caught:
             await table.append(data)
@@ -303,63 +305,69 @@ async def test_rows_that_do_not_fit_are_refused_before_anything_is_stored(
         ({"where": 7}, "is no predicate"),
     ],
 )
-async def test_scans_that_make_no_sense_are_refused(tables: Tables, asked: dict[str, Any], words: str) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_scans_that_make_no_sense_are_refused(catalog: Catalog, asked: dict[str, Any], words: str) -> None:
+    table = await created(catalog)
     with pytest.raises(InvalidError, match=words):
         await table.scan(**asked).read()
 
 
 @pytest.mark.parametrize("append_id", [7, ("a",), (1, 1), ("", 1), ("a", 0), ("a", True), ("a", 2**63)])
-async def test_append_ids_are_names_and_numbers(tables: Tables, append_id: Any) -> None:
-    table = await tables.create("orders", ORDERS)
+async def test_append_ids_are_names_and_numbers(catalog: Catalog, append_id: Any) -> None:
+    table = await created(catalog)
     with pytest.raises(InvalidError, match=r"append_id|application"):
         await table.append(rows(1), append_id=append_id)
 
 
-async def test_names_lead_to_one_table_each(store: StoreInHand, tables: Tables) -> None:
-    await tables.create("orders", ORDERS)
-    await tables.create("día", ORDERS)
-    assert await tables.list() == ["día", "orders"]
+async def test_names_lead_to_one_table_each(store: StoreInHand, catalog: Catalog) -> None:
+    await created(catalog)
+    await created(catalog, "día", ORDERS)
+    assert await catalog.list_tables(SHOP) == ["día", "orders"]
     with pytest.raises(ConflictError, match="already"):
-        await tables.create("orders", ORDERS)
-    await tables.create("orders", ORDERS, if_not_exists=True)
+        await created(catalog)
+    await created(catalog, if_not_exists=True)
     with pytest.raises(InvalidError, match="other columns"):
-        await tables.create("orders", pa.schema([("id", pa.int64())]), if_not_exists=True)
+        await created(catalog, "orders", pa.schema([("id", pa.int64())]), if_not_exists=True)
     with pytest.raises(NotFoundError, match="is 'orders' meant"):
-        await tables.table("order")
+        await catalog.table(SHOP, "order")
     for name in ("", "a/b", "x" * 256, 7, "a\n"):
         with pytest.raises(InvalidError, match="name"):
-            await tables.table(name)  # type: ignore[arg-type]
+            await catalog.table(SHOP, name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("part", ["/manifest/", "catalog/"])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_table_is_created_once_whatever_is_lost(store: StoreInHand, part: str, fault: str) -> None:
-    async with opened(store) as tables:
+    async with opened(store) as catalog:
         fail_puts(store, part, fault)
-        table = await tables.create("orders", ORDERS)
+        table = await created(catalog)
         await table.append(rows(1))
-    async with opened(store) as tables:
-        assert await tables.list() == ["orders"]
-        assert await ids_of(await tables.table("orders")) == [1]
+    async with opened(store) as catalog:
+        assert await catalog.list_tables(SHOP) == ["orders"]
+        assert await ids_of(await catalog.table(SHOP, "orders")) == [1]
 
 
 async def test_processes_that_create_the_same_table_at_once_find_one(store: StoreInHand) -> None:
     async def create(at: int) -> None:
-        async with opened(store) as tables:
-            await (await tables.create("orders", ORDERS, if_not_exists=True)).append(rows(at))
+        async with opened(store) as catalog:
+            await (await created(catalog, if_not_exists=True)).append(rows(at))
 
     await asyncio.gather(*(create(at) for at in range(5)))
-    async with opened(store) as tables:
-        assert sorted(await ids_of(await tables.table("orders"))) == list(range(5))
+    async with opened(store) as catalog:
+        assert sorted(await ids_of(await catalog.table(SHOP, "orders"))) == list(range(5))
 
 
 async def test_nothing_works_once_it_is_closed(store: StoreInHand) -> None:
-    tables = await opened(store)
-    table = await tables.create("orders", ORDERS)
+    catalog = await opened(store)
+    table = await created(catalog)
     await table.append(rows(1))
-    await tables.close()
-    for call in (table.append(rows(2)), table.version(), table.delete([]), table.scan().read(), tables.list()):
+    await catalog.close()
+    for call in (
+        table.append(rows(2)),
+        table.version(),
+        table.delete([]),
+        table.scan().read(),
+        catalog.list_tables(SHOP),
+    ):
         with pytest.raises(ClosedError):
             await call
     with pytest.raises(ClosedError):
@@ -367,8 +375,8 @@ async def test_nothing_works_once_it_is_closed(store: StoreInHand) -> None:
 
 
 async def test_a_store_that_does_not_answer_says_whether_it_may_be_in(store: StoreInHand) -> None:
-    async with opened(store, retry_deadline_ms=300) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with opened(store, retry_deadline_ms=300) as catalog:
+        table = await created(catalog)
         fail_puts(store, "/manifest/", "request lost", times=10_000)
         with pytest.raises(UnavailableError) as caught:
             await table.append(rows(1))
@@ -380,9 +388,9 @@ async def test_a_store_that_does_not_answer_says_whether_it_may_be_in(store: Sto
 
 
 async def test_a_folder_on_disk(tmp_path: Path) -> None:
-    async with open_tables(tmp_path) as tables:
-        table = await tables.create("orders", ORDERS)
+    async with open_catalog(tmp_path) as catalog:
+        table = await created(catalog)
         await table.append(rows(*range(1000)))
         assert await ids_of(table, where=col("id") > 990) == list(range(991, 1000))
-    async with open_tables(tmp_path) as tables:
-        assert len(await ids_of(await tables.table("orders"))) == 1000
+    async with open_catalog(tmp_path) as catalog:
+        assert len(await ids_of(await catalog.table(SHOP, "orders"))) == 1000

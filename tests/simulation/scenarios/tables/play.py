@@ -23,7 +23,7 @@ from slate_async.tables.core import marks
 from slate_async.tables.core.edits import Expire, Keep
 from slate_async.tables.core.head import Kept
 from slate_async.tables.core.predicate import col
-from slate_async.tables.open import open_tables
+from slate_async.tables.open import open_catalog
 from slate_async.tables.table import Table
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node, NodeCrashedError
@@ -33,6 +33,7 @@ from tests.simulation.scenarios.tiny import tiny_world
 from tests.simulation.world import World
 
 SCHEMA = pa.schema([pa.field("row", pa.int64(), nullable=False)])
+SHOP = "shop"
 EXPECTED = (ClosedError, UnavailableError, ConflictError)
 """What a table may raise in a world like this."""
 PROCESSES = 3
@@ -54,10 +55,12 @@ class TablesPlay:
         self.loads: dict[str, int] = {}  # the last number of each application
 
     def opened(self, node: Node) -> Any:
-        """The tables, as a process has them."""
+        """The catalog, as a process has it."""
         factory = getattr(self.world.cloud, self.metastore)(node)
         store = self.world.cloud.objects(node)
-        return open_tables(store, name="memory://lake", metastore=factory, settings=self.settings, runtime=node.runtime)
+        return open_catalog(
+            store, name="memory://lake", metastore=factory, settings=self.settings, runtime=node.runtime
+        )
 
     async def run(self) -> Stats:
         """All of it."""
@@ -77,8 +80,9 @@ class TablesPlay:
         return {"appends": len(self.ledger.appends), **self.ledger.counts}
 
     async def _create(self, node: Node) -> None:
-        async with self.opened(node) as tables:
-            await tables.create("rows", SCHEMA)
+        async with self.opened(node) as catalog:
+            await catalog.create_database(SHOP)
+            await catalog.create_table(SHOP, "rows", SCHEMA)
 
     async def _live(self, name: str) -> None:
         """A process, and the next one when it ends or crashes."""
@@ -98,8 +102,8 @@ class TablesPlay:
 
     async def _work(self, node: Node, name: str) -> None:
         rng = node.rng
-        async with self.opened(node) as tables:
-            table = await tables.table("rows")
+        async with self.opened(node) as catalog:
+            table = await catalog.table(SHOP, "rows")
             for _ in range(rng.randrange(3, ROUNDS)):
                 kind = rng.choices(("append", "load", "delete", "look", "keep"), (5, 3, 2, 3, 2))[0]
                 try:
@@ -173,8 +177,8 @@ class TablesPlay:
                 self.ledger.count("kept")
 
     async def _finish(self, node: Node) -> None:
-        async with self.opened(node) as tables:
-            table = await tables.table("rows")
+        async with self.opened(node) as catalog:
+            table = await catalog.table(SHOP, "rows")
             found = (await table.scan().read()).column("row").to_pylist()
             self.ledger.seen("final", found, self.ledger.acknowledged(), self.ledger.deleted, final=True)
             head = await table._context.newest()

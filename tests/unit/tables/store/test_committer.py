@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from slate_async.errors import ConflictError, CorruptionError, UnavailableError
+from slate_async.tables.catalog import Catalog
 from slate_async.tables.core import marks
 from slate_async.tables.core.edits import Alter, Expire, Keep
 from slate_async.tables.core.errors import SnapshotExpiredError
@@ -17,9 +18,8 @@ from slate_async.tables.core.head import Head, Kept
 from slate_async.tables.core.predicate import col
 from slate_async.tables.store.puts import TRIES, put_new
 from slate_async.tables.table import Table
-from slate_async.tables.tables import Tables
 from tests.engine import StoreInHand, runtime
-from tests.support.tables import ORDERS, fail_puts, opened, rows, store_in_hand
+from tests.support.tables import ORDERS, SHOP, created, fail_puts, opened, rows, store_in_hand
 
 
 class Everything:
@@ -36,20 +36,20 @@ async def forget(monkeypatch: pytest.MonkeyPatch, store: StoreInHand) -> None:
     """Other writers commit until the marks of all before them are forgotten."""
     monkeypatch.setattr(marks, "MAX_MARKS", 2)
     for at in range(6):
-        async with opened(store) as tables:
-            await (await tables.table("orders")).append(rows(100 + at))
+        async with opened(store) as catalog:
+            await (await catalog.table(SHOP, "orders")).append(rows(100 + at))
 
 
-async def both(store: StoreInHand, tables: Tables) -> Table:
-    table = await tables.create("orders", ORDERS)
+async def both(store: StoreInHand, catalog: Catalog) -> Table:
+    table = await created(catalog)
     await table.append(rows(1))
     return table
 
 
 async def test_a_call_whose_mark_is_forgotten_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         await forget(monkeypatch, store)
         assert not (await table.append(rows(2))).duplicate
         found = (await table.scan(columns=["id"]).read()).column("id").to_pylist()
@@ -58,8 +58,8 @@ async def test_a_call_whose_mark_is_forgotten_begins_again(monkeypatch: pytest.M
 
 async def test_it_ends_unknown_if_an_attempt_had_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         await forget(monkeypatch, store)
         monkeypatch.setattr(table._context.heads, "unanswered", Everything())
         with pytest.raises(ConflictError) as caught:
@@ -69,9 +69,9 @@ async def test_it_ends_unknown_if_an_attempt_had_no_answer(monkeypatch: pytest.M
 
 async def test_rows_below_the_floor_are_put_again() -> None:
     store = store_in_hand()
-    async with opened(store) as tables, opened(store) as others:
-        table = await both(store, tables)
-        other = await others.table("orders")
+    async with opened(store) as catalog, opened(store) as others:
+        table = await both(store, catalog)
+        other = await others.table(SHOP, "orders")
         for at in range(3):
             await other.append(rows(10 + at))
         head = await other._context.newest()
@@ -84,10 +84,10 @@ async def test_rows_below_the_floor_are_put_again() -> None:
 
 async def test_a_large_delete_below_the_floor_is_put_again() -> None:
     store = store_in_hand()
-    async with opened(store) as tables, opened(store) as others:
-        table = await both(store, tables)
+    async with opened(store) as catalog, opened(store) as others:
+        table = await both(store, catalog)
         await table.append(rows(*range(600)))
-        other = await others.table("orders")
+        other = await others.table(SHOP, "orders")
 
         async def overtake() -> None:
             for _ in range(2):
@@ -115,8 +115,8 @@ async def test_a_large_delete_below_the_floor_is_put_again() -> None:
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_version_that_is_not_kept_expires(kept: bool) -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         old = await table._context.newest()
         context = table._context
         if kept:
@@ -131,8 +131,8 @@ async def test_a_version_that_is_not_kept_expires(kept: bool) -> None:
 
 async def test_heads_that_are_lost_are_corruption() -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         await store.delete([info.key async for info in store.list() if "/manifest/" in info.key])
         with pytest.raises(CorruptionError, match=r"(there was version 2|neither it nor a newer one is there)"):
             await table.version()
@@ -155,8 +155,8 @@ async def test_a_put_is_tried_under_new_names() -> None:
 async def test_each_attempt_puts_a_link_of_its_own() -> None:
     """T4: its rows' ids are those of the head that it extends."""
     store = store_in_hand()
-    async with opened(store) as tables, opened(store) as others:
-        table, other = await both(store, tables), await others.table("orders")
+    async with opened(store) as catalog, opened(store) as others:
+        table, other = await both(store, catalog), await others.table(SHOP, "orders")
         await other.append(rows(2))
         await table.append(rows(3))  # by a head that is old by now
         links = {put.key for put in store.puts if put.landed and put.key.endswith(".chain")}
@@ -168,8 +168,8 @@ async def test_each_attempt_puts_a_link_of_its_own() -> None:
 
 async def test_old_blocks_are_read_by_the_newest_schema() -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         changes: dict[str, Any] = {
             "add": {"n": ORDERS.field("id").type},
             "defaults": {"n": 7},
@@ -183,8 +183,8 @@ async def test_old_blocks_are_read_by_the_newest_schema() -> None:
 async def test_a_column_of_dates_becomes_one_of_timestamps() -> None:
     day, later = dt.date(2026, 1, 2), dt.datetime.fromisoformat("2026-01-03T04:00")
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await tables.create("days", pa.schema([("day", pa.date32())]))
+    async with opened(store) as catalog:
+        table = await created(catalog, "days", pa.schema([("day", pa.date32())]))
         await table.append(pa.table({"day": [day]}))
         await table._context.committer.commit(Alter({"widen": {"day": pa.timestamp("us")}}))
         await table.append(pa.table({"day": pa.array([later], pa.timestamp("us"))}))
@@ -195,8 +195,8 @@ async def test_a_column_of_dates_becomes_one_of_timestamps() -> None:
 
 async def test_a_version_is_found_by_number_and_token() -> None:
     store = store_in_hand()
-    async with opened(store) as tables:
-        table = await both(store, tables)
+    async with opened(store) as catalog:
+        table = await both(store, catalog)
         heads = table._context.heads
         refs = await heads.stored()
         assert [ref.version for ref in refs] == [1, 2]
