@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
     from slate_async.tables.catalog import Catalog
+    from slate_async.tables.compact import CompactResult
     from slate_async.tables.core.errors import SnapshotExpiredError
     from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
     from slate_async.tables.incoming import ArrowData
@@ -235,6 +236,7 @@ else:
             "slate_async.tables.incoming": "ArrowData",
             "slate_async.tables.open": "open_catalog",
             "slate_async.tables.scan": "TableScan",
+            "slate_async.tables.compact": "CompactResult",
             "slate_async.tables.table": "AppendResult DeleteResult Table",
             "slate_async.types": "Finding RangeDelete Row",
         },
@@ -263,6 +265,7 @@ __all__ = [
     "CollectionInfo",
     "CollectionSettings",
     "Column",
+    "CompactResult",
     "CompactionEvent",
     "CompactorStatus",
     "Compression",

@@ -82,9 +82,10 @@ class TableContext:
         """Have a whole link put beside the newest one of ``head``, in the background, when it is due (rule T9)."""
         if len(head.links) < COVER_LINKS or len(head.links) % COVER_LINKS:
             return
-        self.supervisor.spawn(f"cover {self.name}", self._cover(head), critical=False)
+        self.supervisor.spawn(f"cover {self.name}", self.cover_now(head), critical=False)
 
-    async def _cover(self, head: Head) -> None:
+    async def cover_now(self, head: Head) -> None:
+        """As `cover`, at once, whether it is due or not."""
         try:
             self.heads.covered = await self.chain.put_whole(head) or self.heads.covered
         except SlateError as error:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from slate_async.errors import ConflictError, InvalidError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.concurrent import ahead
+from slate_async.tables.compact import CompactResult, compact
 from slate_async.tables.context import TableContext
 from slate_async.tables.core.chain import BLOCK
 from slate_async.tables.core.edits import BELOW_FLOOR, Write
@@ -133,6 +134,16 @@ class Table:
 
         Raises `InvalidError`, when it is iterated over for columns that the table does not have."""
         return TableScan(self._context, Wanted.of(where, columns, limit, row_ids=False))
+
+    async def compact(self, *, target_bytes: int | None = None) -> CompactResult:
+        """Merge small blocks, those of which many rows are deleted, and in a sorted table those that overlap. Readers
+        and writers go on meanwhile, and no row changes. A merge whose blocks another one took is given up.
+
+        target_bytes: of a block, as it is stored; ``None``: 128 MiB
+
+        Raises `InvalidError`, `CorruptionError`, `UnavailableError` with the outcome."""
+        self._context.check()
+        return await compact(self._context, target_bytes)
 
     async def _write(self, data: ArrowData, append_id: tuple[str, int] | None, *, instead: bool) -> AppendResult:
         context, named = self._context, _append_id(append_id)

@@ -50,21 +50,27 @@ def encode_block(table: pa.Table, schema: TableSchema) -> EncodedBlock:
         sink,
         row_group_size=GROUP_ROWS,
         compression="zstd",
-        use_dictionary=[field.name for field in schema.fields if _repeats(field.kind)],
+        use_dictionary=[field.name for field in schema.fields if repeats(field.kind)],
         write_page_checksum=True,
         version="2.6",
     )
     data = sink.getvalue()
-    size = footer_size(data)
-    row: dict[str, Any] = {"key": "", "first_row": -1, "last_row": -1, "carried": False, "rows": table.num_rows}
-    row |= {"size": data.size, "footer_size": size, "schema_id": schema.schema_id}
-    footer = data[data.size - size :]
-    row |= {"footer_hash": footer_hash(footer), "chunk_sums": _chunk_sums(data)}
-    described = pa.Table.from_pylist([row], schema=BLOCK)
+    described = described_block(data, table.num_rows, schema)
     for field, column in zip(schema.fields, table.columns, strict=True):
-        for name, values in _statistics(field, column):
+        for name, values in statistics(field, column):
             described = described.append_column(f"{name}.{field.field_id}", values)
     return EncodedBlock(data, described)
+
+
+def described_block(data: pa.Buffer, rows: int, schema: TableSchema, ids: tuple[int, int] | None = None) -> pa.Table:
+    """What a link says of ``data`` but for its key and statistics. ``ids``: the lowest and highest, of one that carries
+    its rows' ids."""
+    first, last = (-1, -1) if ids is None else ids
+    size = footer_size(data)
+    row: dict[str, Any] = {"key": "", "first_row": first, "last_row": last, "carried": ids is not None, "rows": rows}
+    row |= {"size": data.size, "footer_size": size, "schema_id": schema.schema_id}
+    row |= {"footer_hash": footer_hash(data[data.size - size :]), "chunk_sums": chunk_sums(data)}
+    return pa.Table.from_pylist([row], schema=BLOCK)
 
 
 def footer_size(data: pa.Buffer) -> int:
@@ -81,7 +87,8 @@ def chunk_span(row_group: Any, column: int) -> Span:
     return Span(min(starts), chunk.total_compressed_size)
 
 
-def _chunk_sums(data: pa.Buffer) -> bytes:
+def chunk_sums(data: pa.Buffer) -> bytes:
+    """CRC32C of each column chunk, as a link has them."""
     metadata, view, sums = pq.read_metadata(pa.BufferReader(data)), memoryview(data), []
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
@@ -96,7 +103,8 @@ def footer_hash(footer: Any) -> bytes:
     return xxhash.xxh3_128_digest(footer)
 
 
-def _statistics(field: Field, column: pa.ChunkedArray) -> list[tuple[str, pa.Array]]:
+def statistics(field: Field, column: pa.ChunkedArray) -> list[tuple[str, pa.Array]]:
+    """What a link says of a column, by the name that precedes the field's id."""
     nulls = [("nulls", pa.array([column.null_count], pa.int64()))]
     kind = field.kind
     if pa.types.is_dictionary(kind):
@@ -114,7 +122,7 @@ def _statistics(field: Field, column: pa.ChunkedArray) -> list[tuple[str, pa.Arr
     return [*nulls, ("low", pa.array([low], kind)), ("high", pa.array([high], kind))]
 
 
-def _repeats(kind: pa.DataType) -> bool:
+def repeats(kind: pa.DataType) -> bool:
     """Whether a dictionary of the values pays. One of numbers takes twice the time and seldom less space: in a row
     group of this size it has no end."""
     return is_text(kind) or _is_bytes(kind) or bool(pa.types.is_dictionary(kind))

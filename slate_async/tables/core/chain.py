@@ -66,7 +66,7 @@ def _no_keys() -> pa.Array:
 class Link:
     """What one commit changed, or with ``whole`` all that there is.
 
-    removed: keys of blocks; a whole link has none
+    removed: keys of blocks, and of delete files all of whose rows are retired; a whole link has none
     deleted, retired: sets of row ids; ``delete_files`` hold more of the deleted ones
     """
 
@@ -93,7 +93,7 @@ class Contents:
         """The contents once ``link`` has come."""
         if link.whole:
             return Contents(link.added, link.deleted, link.delete_files, link.retired)
-        files = _joined([self.delete_files, link.delete_files])
+        files = _joined([_without(self.delete_files, link.removed), link.delete_files])
         retired = union([self.retired, link.retired])
         return Contents(
             _joined([_without(self.blocks, link.removed), link.added]),
@@ -157,10 +157,10 @@ def with_deleted(link: Link, deleted: Iterable[RowIds]) -> Link:
     return replace(link, deleted=union([link.deleted, *deleted]))
 
 
-def _without(blocks: pa.Table, removed: pa.Array) -> pa.Table:
-    if not len(removed) or not blocks.num_rows:
-        return blocks
-    return blocks.filter(pc.invert(pc.is_in(blocks.column("key"), value_set=removed)))
+def _without(objects: pa.Table, removed: pa.Array) -> pa.Table:
+    if not len(removed) or not objects.num_rows:
+        return objects
+    return objects.filter(pc.invert(pc.is_in(objects.column("key"), value_set=removed)))
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

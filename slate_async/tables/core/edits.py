@@ -72,6 +72,7 @@ class ReplaceBlocks:
     added: blocks that carry their rows' ids (rule T13)
     removed: keys of the inputs
     retired: the deleted rows that it dropped, and no others (rule T15)
+    emptied: keys of delete files all of whose rows are retired
     lineage: of the version that it read (rule T14)
     removals, contents: of the version by which it was judged last, which may be newer
     """
@@ -82,6 +83,7 @@ class ReplaceBlocks:
     lineage: int
     removals: int
     contents: Contents
+    emptied: tuple[str, ...] = ()
 
     def apply(self, head: Head) -> Head:
         """Applies iff all inputs are live and nothing was restored since it read (rule T14).
@@ -102,7 +104,8 @@ class ReplaceBlocks:
             head.totals.rows - (pc.sum(taken.column("rows")).as_py() or 0),
             head.totals.nbytes - (pc.sum(taken.column("size")).as_py() or 0),
         )
-        link = Link(self.added, self.removed, retired=self.retired)
+        removed = pa.array([*self.removed.to_pylist(), *self.emptied], pa.string())
+        link = Link(self.added, removed, retired=self.retired)
         return replace(head, removals=head.removals + 1, totals=_after(less, self.added), change=link)
 
 

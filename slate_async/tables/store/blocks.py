@@ -20,6 +20,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.tables.codec.block import EncodedBlock, encode_block
 from slate_async.tables.codec.block_read import Footer, decode_columns, decode_footer, spans_of
 from slate_async.tables.codec.deletes import decode_deletes, described, encode_deletes
+from slate_async.tables.codec.merged_block import MergedBlock
 from slate_async.tables.core.names import block_key, delete_key
 from slate_async.tables.core.row_ids import RowIds
 from slate_async.tables.core.schema import TableSchema
@@ -45,6 +46,12 @@ class Blocks:
     async def put(self, rows: pa.Table, schema: TableSchema, base: int) -> pa.Table:
         """Store ``rows``; returns what a link says of the block. ``base``: the version that the caller had read."""
         encoded: EncodedBlock = await self._runtime.offload.run(lambda: encode_block(rows, schema))
+        key = await put_new(self._store, memoryview(encoded.data), lambda token: block_key(base, token), self._runtime)
+        return encoded.under(key)
+
+    async def put_merged(self, block: MergedBlock, base: int) -> pa.Table:
+        """Store a block that a merge made; returns what a link says of it."""
+        encoded = await self._runtime.offload.run(block.finish)
         key = await put_new(self._store, memoryview(encoded.data), lambda token: block_key(base, token), self._runtime)
         return encoded.under(key)
 
