@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from slate_async.tables.open import open_catalog
     from slate_async.tables.scan import TableScan
     from slate_async.tables.table import AppendResult, DeleteResult, Table
+    from slate_async.tables.vacuum import VacuumReport
     from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
@@ -238,6 +239,7 @@ else:
             "slate_async.tables.scan": "TableScan",
             "slate_async.tables.compact": "CompactResult",
             "slate_async.tables.table": "AppendResult DeleteResult Table",
+            "slate_async.tables.vacuum": "VacuumReport",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -371,6 +373,7 @@ __all__ = [
     "Status",
     "StreamBatch",
     "SumError",
+    "VacuumReport",
     "Table",
     "TableScan",
     "TimeLike",

@@ -5,6 +5,7 @@ Rules T9 and T11.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from slate_async.tables.store.heads import TableHeads
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 PARALLEL_DELETES: Final = 16
+WALKS: Final = 5
+"""Times that a chain is walked while its version is kept, and a link is missing."""
 COVER_LINKS: Final = 16
 """After so many links a whole one is put beside the newest."""
 
@@ -53,7 +56,14 @@ class TableContext:
         return head
 
     async def contents(self, head: Head) -> Contents:
-        """All that ``head`` has. Raises as `kept`."""
+        """All that ``head`` has. Raises as `kept`.
+
+        A whole link may come, and a vacuum delete the chain below it, while that is walked: so it is walked again."""
+        for _ in range(WALKS - 1):
+            with contextlib.suppress(ObjectNotFoundError):
+                return await self.chain.contents(head)
+            if not (await self.newest()).keeps(head.version):
+                break
         return await self.kept(head, self.chain.contents(head))
 
     async def deleted(self, head: Head, contents: Contents) -> RowIds:

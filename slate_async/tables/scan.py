@@ -8,6 +8,7 @@ Rules T11 and T20.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from slate_async.runtime.concurrent import ahead
 from slate_async.tables.codec.block_read import Footer, columns_in, projected
 from slate_async.tables.context import TableContext
 from slate_async.tables.core.binding import Bound, bind
+from slate_async.tables.core.errors import SnapshotExpiredError
 from slate_async.tables.core.head import Head
 from slate_async.tables.core.predicate import Predicate, PredicateLike, columns_of, predicate_of
 from slate_async.tables.core.row_ids import RowIds, contained
@@ -29,6 +31,8 @@ from slate_async.tables.core.spans import BlockSpans
 
 PARALLEL: Final = 4
 """Blocks that are read at once."""
+NEWER_VERSIONS: Final = 20
+"""Versions that a read of all rows begins with before it gives up."""
 AHEAD_BYTES: Final = 128 << 20
 """Blocks are read no further ahead than this, as they are stored."""
 
@@ -75,13 +79,21 @@ class TableScan:
         return self._batches()
 
     async def read(self) -> pa.Table:
-        """All rows, in memory."""
-        self._context.check()
-        head = await self._context.newest()
-        async with aclosing(self._at(head)) as found:
-            return pa.Table.from_batches(
-                [batch async for batch in found], schema=_plan(self._wanted, head.schema).given
-            )
+        """All rows, in memory. A version that a vacuum gives up meanwhile is left for a newer one.
+
+        Raises `SnapshotExpiredError` if that happens each time."""
+        for attempt in itertools.count(1):
+            self._context.check()
+            head = await self._context.newest()
+            try:
+                async with aclosing(self._at(head)) as found:
+                    batches = [batch async for batch in found]
+            except SnapshotExpiredError:
+                if attempt == NEWER_VERSIONS:
+                    raise
+            else:
+                break
+        return pa.Table.from_batches(batches, schema=_plan(self._wanted, head.schema).given)
 
     async def _batches(self) -> AsyncGenerator[pa.RecordBatch]:
         self._context.check()
