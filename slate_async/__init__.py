@@ -130,9 +130,10 @@ if TYPE_CHECKING:
     from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
     from slate_async.tables.incoming import ArrowData
     from slate_async.tables.open import open_catalog
+    from slate_async.tables.results import AppendResult, DeleteResult, TransactionResult, UpsertResult
     from slate_async.tables.scan import TableScan
-    from slate_async.tables.table import AppendResult, DeleteResult, Table
-    from slate_async.tables.vacuum import VacuumReport
+    from slate_async.tables.table import Table
+    from slate_async.tables.transaction import TableTransaction
     from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
@@ -232,14 +233,15 @@ else:
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
             "slate_async.tables.catalog": "Catalog",
+            "slate_async.tables.compact": "CompactResult",
             "slate_async.tables.core.errors": "SnapshotExpiredError",
             "slate_async.tables.core.predicate": "Column Predicate PredicateLike col",
             "slate_async.tables.incoming": "ArrowData",
             "slate_async.tables.open": "open_catalog",
+            "slate_async.tables.results": "AppendResult DeleteResult TransactionResult UpsertResult",
             "slate_async.tables.scan": "TableScan",
-            "slate_async.tables.compact": "CompactResult",
-            "slate_async.tables.table": "AppendResult DeleteResult Table",
-            "slate_async.tables.vacuum": "VacuumReport",
+            "slate_async.tables.table": "Table",
+            "slate_async.tables.transaction": "TableTransaction",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -373,17 +375,19 @@ __all__ = [
     "Status",
     "StreamBatch",
     "SumError",
-    "VacuumReport",
     "Table",
     "TableScan",
+    "TableTransaction",
     "TimeLike",
     "TokenMismatchError",
     "Transaction",
+    "TransactionResult",
     "TransactionScan",
     "UnavailableError",
     "UniqueError",
     "UpdateHandle",
     "UpperMismatchError",
+    "UpsertResult",
     "ValueCodec",
     "VerifyProgress",
     "VerifyReport",

@@ -122,7 +122,7 @@ def options(
         str | None,
         typer.Option(
             envvar="SLATE_METASTORE",
-            help="Where its metadata lives: nothing for beside the data, if-match, dynamodb://table, or etcd://host:2379/prefix.",
+            help="Where its metadata lives: nothing for beside the data, if-match, or dynamodb://table.",
         ),
     ] = None,
     settings: Annotated[

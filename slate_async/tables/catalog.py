@@ -233,7 +233,8 @@ class Catalog(LoopHandle):
             name=name,
             deadline_ms=whole.settings.retry_deadline_ms,
         )
-        blocks, committer = Blocks(store, runtime), Committer(heads, runtime)
+        blocks, deadline_ms = Blocks(store, runtime), whole.settings.retry_deadline_ms
+        committer = Committer(heads, chain, blocks, runtime, whole.supervisor, deadline_ms=deadline_ms)
         made = TableContext(database, name, heads, chain, blocks, committer, runtime, whole.supervisor, self._check)
         self._known[entry.uuid] = made
         return made

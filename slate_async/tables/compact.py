@@ -28,7 +28,7 @@ from slate_async.tables.core.merge_plan import TARGET_BYTES, dead_rows, merge_pl
 from slate_async.tables.core.row_ids import RowIds, contained, union
 from slate_async.tables.core.schema import ROW_ID
 from slate_async.tables.merge import Merged, merge
-from slate_async.tables.store.committer import Done
+from slate_async.tables.store.operation import Done
 
 LOOKS: Final = 50
 """Times that a merge is judged anew because others removed blocks meanwhile."""
@@ -72,7 +72,7 @@ async def compact(context: TableContext, target_bytes: int | None = None) -> Com
         done, part = found
         result = _sum(result, part)
     if done is not None:
-        await context.cover_now(done.head)
+        await context.committer.cover(done.head)
     return result
 
 

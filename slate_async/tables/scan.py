@@ -8,7 +8,6 @@ Rules T11 and T20.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from slate_async.errors import InvalidError
 from slate_async.runtime.concurrent import ahead
 from slate_async.tables.codec.block_read import Footer, columns_in, projected
 from slate_async.tables.context import TableContext
-from slate_async.tables.core.binding import Bound, bind
-from slate_async.tables.core.errors import SnapshotExpiredError
+from slate_async.tables.core.binding import Bound, Mask, Spans, bind
 from slate_async.tables.core.head import Head
+from slate_async.tables.core.keys import KeySet
 from slate_async.tables.core.predicate import Predicate, PredicateLike, columns_of, predicate_of
 from slate_async.tables.core.row_ids import RowIds, contained
 from slate_async.tables.core.schema import ROW_ID, TableSchema
@@ -31,8 +30,6 @@ from slate_async.tables.core.spans import BlockSpans
 
 PARALLEL: Final = 4
 """Blocks that are read at once."""
-NEWER_VERSIONS: Final = 20
-"""Versions that a read of all rows begins with before it gives up."""
 AHEAD_BYTES: Final = 128 << 20
 """Blocks are read no further ahead than this, as they are stored."""
 
@@ -79,21 +76,13 @@ class TableScan:
         return self._batches()
 
     async def read(self) -> pa.Table:
-        """All rows, in memory. A version that a vacuum gives up meanwhile is left for a newer one.
-
-        Raises `SnapshotExpiredError` if that happens each time."""
-        for attempt in itertools.count(1):
-            self._context.check()
-            head = await self._context.newest()
-            try:
-                async with aclosing(self._at(head)) as found:
-                    batches = [batch async for batch in found]
-            except SnapshotExpiredError:
-                if attempt == NEWER_VERSIONS:
-                    raise
-            else:
-                break
-        return pa.Table.from_batches(batches, schema=_plan(self._wanted, head.schema).given)
+        """All rows, in memory."""
+        self._context.check()
+        head = await self._context.newest()
+        async with aclosing(self._at(head)) as found:
+            return pa.Table.from_batches(
+                [batch async for batch in found], schema=plan_of(self._wanted, head.schema).given
+            )
 
     async def _batches(self) -> AsyncGenerator[pa.RecordBatch]:
         self._context.check()
@@ -103,27 +92,17 @@ class TableScan:
                 yield batch
 
     async def _at(self, head: Head) -> AsyncGenerator[pa.RecordBatch]:
-        context, plan, left = self._context, _plan(self._wanted, head.schema), self._wanted.limit
+        context, plan, left = self._context, plan_of(self._wanted, head.schema), self._wanted.limit
         contents = await context.contents(head)
-        blocks = contents.blocks
-        if plan.bound is not None:
-            blocks = blocks.filter(pa.array(plan.bound.may_pass(BlockSpans(blocks, head.schema))))
-
         deleted = await context.deleted(head, contents)
-
-        async def read(block: Mapping[str, Any]) -> list[pa.RecordBatch]:
-            return await context.kept(head, _read_block(context, plan, head, block, deleted))
-
-        async with aclosing(ahead(read, _each(blocks), limit=PARALLEL, budget=AHEAD_BYTES)) as results:
-            async for batches in results:
-                context.check()
-                for batch in batches:
-                    if left is not None and left <= batch.num_rows:
-                        if left:
-                            yield batch.slice(0, left)
-                        return
-                    left = None if left is None else left - batch.num_rows
-                    yield batch
+        async with aclosing(batches_of(context, plan, head, contents.blocks, deleted)) as found:
+            async for batch in found:
+                if left is not None and left <= batch.num_rows:
+                    if left:
+                        yield batch.slice(0, left)
+                    return
+                left = None if left is None else left - batch.num_rows
+                yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +111,7 @@ class Plan:
 
     columns: that are given; ``needed``: that are read, those of the predicate among them
     given: the schema of its batches
+    keys: only rows with one of these keys
     """
 
     schema: TableSchema
@@ -140,9 +120,16 @@ class Plan:
     bound: Bound | None
     row_ids: bool
     given: pa.Schema
+    keys: KeySet | None = None
+
+    def may_pass(self, spans: Spans) -> Mask | None:
+        """Of each span: may it have a row that is given? ``None``: all may."""
+        if self.keys is not None:
+            return self.keys.may_pass(spans)
+        return None if self.bound is None else self.bound.may_pass(spans)
 
 
-def _plan(wanted: Wanted, schema: TableSchema) -> Plan:
+def plan_of(wanted: Wanted, schema: TableSchema) -> Plan:
     """Raises `InvalidError` for columns that the table does not have, and values that do not compare."""
     columns = tuple(schema.names) if wanted.columns is None else wanted.columns
     given = schema.arrow(columns)
@@ -154,6 +141,23 @@ def _plan(wanted: Wanted, schema: TableSchema) -> Plan:
     asked = columns_of(wanted.where)
     needed = (*columns, *(name for name in schema.names if name in asked and name not in columns))
     return Plan(schema, columns, needed, bound, wanted.row_ids, given)
+
+
+async def batches_of(
+    context: TableContext, plan: Plan, head: Head, blocks: pa.Table, deleted: RowIds
+) -> AsyncGenerator[pa.RecordBatch]:
+    """Rows of ``blocks``, which ``head`` has, but for those that are ``deleted``. Raises as `TableContext.kept`."""
+    mask = plan.may_pass(BlockSpans(blocks, head.schema))
+    chosen = blocks if mask is None else blocks.filter(pa.array(mask))
+
+    async def read(block: Mapping[str, Any]) -> list[pa.RecordBatch]:
+        return await context.kept(head, _read_block(context, plan, head, block, deleted))
+
+    async with aclosing(ahead(read, _each(chosen), limit=PARALLEL, budget=AHEAD_BYTES)) as results:
+        async for batches in results:
+            context.check()
+            for batch in batches:
+                yield batch
 
 
 async def _each(blocks: pa.Table) -> AsyncGenerator[tuple[Mapping[str, Any], int]]:
@@ -213,5 +217,7 @@ def _picked(
         table = table.filter(pa.array(~dead))
     if plan.bound is not None:
         table = table.filter(plan.bound.expression())
+    if plan.keys is not None:
+        table = table.filter(pa.array(plan.keys.matches(table)))
     batches: list[pa.RecordBatch] = table.select(plan.given.names).cast(plan.given).to_batches()
     return [batch for batch in batches if batch.num_rows]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from slate_async.tables.codec.catalog import decode_catalog, encode_catalog
 from slate_async.tables.codec.head import decode_head, encode_head
 from slate_async.tables.codec.link import StoredLink, decode_link, decode_whole, digest_of, encode_link, encode_whole
+from slate_async.tables.core.append_ids import ids_of
 from slate_async.tables.core.catalog import CatalogHead, Database, TableEntry, Tombstone
 from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Link
 from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, Totals
@@ -97,8 +98,9 @@ def _files() -> pa.Table:
 
 
 IDS: RowIds = set_of([0, 7, 8, 2**40])
-LINK = Link(_blocks(), pa.array([block_key(1, TOKEN)]), IDS, _files(), set_of([7]))
-WHOLE = Link(_blocks(), deleted=IDS, delete_files=_files(), retired=set_of([7]), whole=True)
+NAMES = ids_of([("day 7", 1_700_000_000_000, 4, 9), ("día", 1_700_000_000_123, 5, 0)])
+LINK = Link(_blocks(), pa.array([block_key(1, TOKEN)]), IDS, _files(), set_of([7]), ids=NAMES)
+WHOLE = Link(_blocks(), deleted=IDS, delete_files=_files(), retired=set_of([7]), whole=True, ids=NAMES)
 STORED = StoredLink(TABLE, BEFORE, LINK)
 STORED_WHOLE = StoredLink(TABLE, None, WHOLE)
 
@@ -107,6 +109,7 @@ def plain(stored: StoredLink) -> tuple[Any, ...]:
     """What compares."""
     link = stored.link
     lists = (link.removed.to_pylist(), link.deleted.tolist(), link.delete_files.to_pylist(), link.retired.tolist())
+    lists += (link.ids.to_pylist(),)
     return stored.table, stored.before, link.whole, link.added.to_pylist(), link.added.schema, *lists
 
 

@@ -19,6 +19,7 @@ from slate_async.tables.codec.parts import (
     unpack_ref,
     unpack_table,
 )
+from slate_async.tables.core.append_ids import IDS
 from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Link
 from slate_async.tables.core.head import LinkRef
 from slate_async.tables.core.names import parsed_base
@@ -89,6 +90,8 @@ def _body(stored: StoredLink) -> dict[str, Any]:
         body["delete_files"] = pack_table(link.delete_files)
     if len(link.retired):
         body["retired"] = pack_ids(link.retired)
+    if link.ids.num_rows:
+        body["ids"] = pack_table(link.ids)
     return body
 
 
@@ -108,6 +111,10 @@ def _stored(body: dict[str, Any], table: UUID) -> StoredLink:
         parts["added"] = _checked(unpack_table(body["added"]), BLOCK, statistics=True)
     if "delete_files" in body:
         parts["delete_files"] = _checked(unpack_table(body["delete_files"]), DELETE_FILE, statistics=False)
+    if "ids" in body:
+        parts["ids"] = unpack_table(body["ids"])
+        if parts["ids"].schema != IDS or any(column.null_count for column in parts["ids"].columns):
+            raise ValueError("those are no ids of appends")
     return StoredLink(table, None if before is None else unpack_ref(before), Link(**parts))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.tables.core.append_ids import IDS, counting
 from slate_async.tables.core.row_ids import RowIds, difference, no_rows, union
 
 BLOCK: Final = pa.schema(
@@ -58,6 +59,25 @@ DELETE_FILE: Final = pa.schema(
 """Files of row ids that are deleted."""
 
 
+_NO_BLOCKS: Final = BLOCK.empty_table()
+_NO_FILES: Final = DELETE_FILE.empty_table()
+_NO_IDS: Final = IDS.empty_table()
+
+
+def no_blocks() -> pa.Table:
+    """None, as `BLOCK`."""
+    return _NO_BLOCKS
+
+
+def no_files() -> pa.Table:
+    """None, as `DELETE_FILE`."""
+    return _NO_FILES
+
+
+def _no_ids() -> pa.Table:
+    return _NO_IDS
+
+
 def _no_keys() -> pa.Array:
     return pa.array([], pa.string())
 
@@ -68,14 +88,31 @@ class Link:
 
     removed: keys of blocks, and of delete files all of whose rows are retired; a whole link has none
     deleted, retired: sets of row ids; ``delete_files`` hold more of the deleted ones
+    ids: plain strings by which callers named what is in it, as `IDS`
     """
 
-    added: pa.Table = field(default_factory=BLOCK.empty_table)
+    added: pa.Table = field(default_factory=no_blocks)
     removed: pa.Array = field(default_factory=_no_keys)
     deleted: RowIds = field(default_factory=no_rows)
-    delete_files: pa.Table = field(default_factory=DELETE_FILE.empty_table)
+    delete_files: pa.Table = field(default_factory=no_files)
     retired: RowIds = field(default_factory=no_rows)
     whole: bool = False
+    ids: pa.Table = field(default_factory=_no_ids)
+
+    def then(self, later: Link) -> Link:
+        """The one link that changes what this one and then ``later`` do. A whole one has no ids but its own."""
+        ids = _joined([self.ids, later.ids])
+        if later.whole:
+            return replace(later, ids=ids)
+        return Link(
+            _joined([self.added, later.added]),
+            pa.concat_arrays([self.removed, later.removed]),
+            union([self.deleted, later.deleted]),
+            _joined([self.delete_files, later.delete_files]),
+            union([self.retired, later.retired]),
+            self.whole,
+            ids,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +121,16 @@ class Contents:
 
     Deleted is what ``deleted`` or a delete file has and ``retired`` has not."""
 
-    blocks: pa.Table = field(default_factory=BLOCK.empty_table)
+    blocks: pa.Table = field(default_factory=no_blocks)
     deleted: RowIds = field(default_factory=no_rows)
-    delete_files: pa.Table = field(default_factory=DELETE_FILE.empty_table)
+    delete_files: pa.Table = field(default_factory=no_files)
     retired: RowIds = field(default_factory=no_rows)
+    ids: pa.Table = field(default_factory=_no_ids)
 
     def after(self, link: Link) -> Contents:
         """The contents once ``link`` has come."""
         if link.whole:
-            return Contents(link.added, link.deleted, link.delete_files, link.retired)
+            return Contents(link.added, link.deleted, link.delete_files, link.retired, counting(link.ids))
         files = _joined([_without(self.delete_files, link.removed), link.delete_files])
         retired = union([self.retired, link.retired])
         return Contents(
@@ -100,11 +138,12 @@ class Contents:
             difference(union([self.deleted, link.deleted]), retired),
             files,
             _within_files(retired, files),
+            counting(_joined([self.ids, link.ids])),
         )
 
     def as_link(self) -> Link:
         """The whole link that stands for these contents."""
-        return Link(self.blocks, _no_keys(), self.deleted, self.delete_files, self.retired, whole=True)
+        return Link(self.blocks, _no_keys(), self.deleted, self.delete_files, self.retired, whole=True, ids=self.ids)
 
     def has(self, keys: pa.Array) -> bool:
         """Whether all blocks of these keys are live."""

@@ -17,13 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.errors import ConflictError, InternalError, InvalidError, NotFoundError
-from slate_async.tables.core.chain import BLOCK, DELETE_FILE, Contents, Link, placed
+from slate_async.tables.core.chain import Contents, Link, no_blocks, no_files, placed
 from slate_async.tables.core.head import NOTHING, Head, Job, Kept, Totals
 from slate_async.tables.core.names import base_of
-from slate_async.tables.core.row_ids import RowIds, no_rows
+from slate_async.tables.core.row_ids import RowIds, between, no_rows, union
 from slate_async.tables.core.schema import TableSchema
 
 MAX_BLOCKS: Final = 100_000
+OWN_ROWS: Final = 1 << 62
+"""Rows of a commit have no ids before it. Its own deletes count them from here on."""
+NO_ROW: Final = (1 << 63) - 1
 MAX_KEPT_VERSIONS: Final = 1_000
 """Pins and tags together."""
 MAX_JOBS: Final = 1_000
@@ -38,13 +41,13 @@ class Write:
     """Add blocks and delete rows, in one commit: an append, a delete, an update, or with ``instead`` an overwrite.
 
     added: as `BLOCK`, without row ids
-    deleted, delete_files: rows that were there when the caller looked
+    deleted, delete_files: rows that were there when the caller looked; ids from `OWN_ROWS` on count those of ``added``
     instead: of all that the table has when it commits
     """
 
-    added: pa.Table = field(default_factory=BLOCK.empty_table)
+    added: pa.Table = field(default_factory=no_blocks)
     deleted: RowIds = field(default_factory=no_rows)
-    delete_files: pa.Table = field(default_factory=DELETE_FILE.empty_table)
+    delete_files: pa.Table = field(default_factory=no_files)
     instead: bool = False
 
     def apply(self, head: Head) -> Head:
@@ -53,15 +56,17 @@ class Write:
         for schema_id in set(self.added.column("schema_id").to_pylist()):
             if head.schema_of(schema_id) is None:
                 raise InternalError(f"a block has schema {schema_id}, which the table never had")
-        if len(self.deleted) and int(self.deleted[-1]) >= head.next_row:
-            raise InternalError(f"row {self.deleted[-1]} is deleted, and the next one is {head.next_row}")
         blocks, next_row = placed(self.added, head.next_row)
+        there, own = between(self.deleted, 0, OWN_ROWS), between(self.deleted, OWN_ROWS, NO_ROW)
+        if len(there) and int(there[-1]) >= head.next_row:
+            raise InternalError(f"row {there[-1]} is deleted, and the next one is {head.next_row}")
+        if len(own) and int(own[-1]) - OWN_ROWS >= next_row - head.next_row:
+            raise InternalError(f"its row {own[-1] - OWN_ROWS} is deleted, of {next_row - head.next_row}")
+        own = own - OWN_ROWS + head.next_row
         totals = _after(NOTHING if self.instead else head.totals, blocks)
-        link = Link(blocks, deleted=self.deleted, delete_files=self.delete_files)
+        link = Link(blocks, deleted=union([there, own]), delete_files=self.delete_files)
         if self.instead:
-            return replace(
-                head, next_row=next_row, removals=head.removals + 1, totals=totals, change=Link(blocks, whole=True)
-            )
+            link, head = Link(blocks, deleted=own, whole=True), replace(head, removals=head.removals + 1)
         return replace(head, next_row=next_row, totals=totals, change=link)
 
 

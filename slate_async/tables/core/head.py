@@ -1,6 +1,6 @@
 """The head of a table: all that one version says, but its blocks and deletes, which the chain of links has.
 
-A `Head` is what a commit writes. Its successor is made by `slate_async.tables.core.marks.MarkedEdit` from an edit
+A `Head` is what a commit writes. Its successor is made by `slate_async.tables.core.group.Group` from edits
 (`slate_async.tables.core.edits`), and carries the link of that commit in ``change`` until the link is stored.
 
 Invariant: `check_successor`. What says that something is over never goes back, whatever is restored.
@@ -36,11 +36,13 @@ class LinkRef(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The last commit of a writer: its number there, and the version that it made. ``kept``: until it is forgotten."""
+    """The last commit of a writer: its number there, and the version that it made. ``kept``: until it is forgotten;
+    ``rows``: those of that commit, with which its repetition is answered."""
 
     n: int
     version: int
     kept: bool = False
+    rows: int = 0
 
 
 class Kept(NamedTuple):

@@ -6,22 +6,24 @@ the very head that it extends.
 
 Ordering rule: a link is durable before a head names it.
 
-Rules T1, T2, T3, T4, T12 and T19.
+Rules T1, T2, T4, T11, T12 and T19.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
 from metastores.protocol import Committed, MetaStore, Unknown, VersionRef
 from slate_async.commits import CommitLoop, WriteOutcome
-from slate_async.errors import CorruptionError, said_by
+from slate_async.errors import CorruptionError, NotFoundError, said_by
 from slate_async.metastore_errors import translated
+from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.tables.codec.head import decode_head, encode_head
+from slate_async.tables.core.errors import SnapshotExpiredError
 from slate_async.tables.core.head import Head, check_successor
 from slate_async.tables.store.chain import Chain
 
@@ -82,6 +84,26 @@ class TableHeads:
             return known
         return self._see(self._decoded(record.ref, record.payload))
 
+    async def newest(self) -> Head:
+        """The head right now. Raises `NotFoundError` if the table was dropped."""
+        head = await self.load()
+        if head is None or head.dropped:
+            raise NotFoundError(f"there is no table {self.name} any more")
+        return head
+
+    async def kept(self, head: Head, work: Awaitable[T]) -> T:
+        """What ``work`` reads of ``head``. An object that is missing was deleted with its version, or is lost: raises
+        `SnapshotExpiredError` or `CorruptionError` (rule T11)."""
+        try:
+            return await work
+        except ObjectNotFoundError as error:
+            newest = await self.newest()
+            if not newest.keeps(head.version):
+                said = f"version {head.version} of {self.name} is not kept any more; read a newer one"
+                raise SnapshotExpiredError(said) from error
+            said = f"it is missing, and version {head.version} of {self.name} needs it; restore it"
+            raise CorruptionError(said, object_name=error.key) from error
+
     async def read(self, ref: VersionRef) -> Head | None:
         """That version, if it is there. It counts only if a head that is read afterwards keeps it (T12)."""
         record = await self._asked(self._metastore.read(ref))
@@ -90,10 +112,6 @@ class TableHeads:
     async def stored(self) -> list[VersionRef]:
         """All versions that are there, in order."""
         return await self._asked(self._metastore.versions())
-
-    async def collect(self, retained: Sequence[VersionRef], as_of: VersionRef, *, dry_run: bool = False) -> int:
-        """Delete all versions before ``as_of`` but those ``retained``; returns how many. Boundary first (T3)."""
-        return await self._asked(self._metastore.collect(retained, as_of=as_of, dry_run=dry_run))
 
     async def write(self, old: Head | None, new: Head) -> WriteOutcome[Head]:
         """See `slate_async.commits.Versions`. Raises `InternalError` for a version that must not follow ``old``."""

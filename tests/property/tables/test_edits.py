@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_async.errors import ConflictError, InvalidError, NotFoundError, SlateError
+from slate_async.errors import ConflictError, NotFoundError
 from slate_async.tables.core import edits
+from slate_async.tables.core.append_ids import AppendId
 from slate_async.tables.core.chain import BLOCK, Contents
+from slate_async.tables.core.group import Group, Member, TableEdit
 from slate_async.tables.core.head import Head, Job, Kept, LinkRef, Mark, check_successor
-from slate_async.tables.core.marks import FORGOTTEN, MAX_KEPT_MARKS, MAX_MARKS, MarkedEdit, TableEdit
+from slate_async.tables.core.marks import FORGOTTEN, MAX_KEPT_MARKS, MAX_MARKS
 from slate_async.tables.core.names import block_key, link_key
 from slate_async.tables.core.row_ids import contained, no_rows, set_of
 from slate_async.tables.core.schema import TableSchema
@@ -35,6 +38,19 @@ def blocks(rows: list[dict[str, object]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=BLOCK)
 
 
+def group_of(member: Member, writer: str = "x", number: int = 1, unanswered: Container[tuple[str, int]] = ()) -> Group:
+    return Group(writer, itertools.count(number), [member], 1_000, unanswered)
+
+
+def applied(member: Member, head: Head) -> Head:
+    """``head`` after it alone."""
+    group = group_of(member)
+    group.settle(head)
+    after = group.apply(head)
+    assert after is not None
+    return after
+
+
 @dataclass
 class Model:
     """A table, and beside it the rows of each version as a plain set; `carried`: the rows of merged blocks."""
@@ -43,11 +59,12 @@ class Model:
     contents: list[Contents] = field(default_factory=lambda: [Contents(), Contents()])
     rows: list[set[int]] = field(default_factory=lambda: [set(), set()])
     carried: dict[str, list[int]] = field(default_factory=dict)
-    sent: list[MarkedEdit] = field(default_factory=list)
+    sent: list[Group] = field(default_factory=list)
     given: int = 0
 
     def commit(self, edit: TableEdit, rows: set[int]) -> None:
-        marked = MarkedEdit(edit, f"w{len(self.sent) % 3}", len(self.sent) // 3 + 1, self.head.version, 1_000)
+        marked = group_of(Member(edit), f"w{len(self.sent) % 3}", len(self.sent) // 3 + 1)
+        marked.settle(self.head, self.contents[-1])
         new = marked.apply(self.head)
         assert new is not None
         check_successor(self.head, new)
@@ -56,7 +73,7 @@ class Model:
             contents = contents.after(new.change)
             key = link_key(self.head.version, f"{next(TOKENS):032x}")
             new = new.with_link(LinkRef(key, 1, bytes(16), new.change.whole))
-        assert marked.apply(new) is None, "a commit that is in changes nothing"
+        assert marked.settle(new, contents) == [], "a commit that is in changes nothing"
         self.head = new
         self.sent.append(marked)
         self.contents.append(contents)
@@ -161,7 +178,7 @@ def test_every_version_holds_the_rows_of_the_model(data: st.DataObject, program:
     for version in range(1, model.head.version + 1):
         assert model.live(version) == model.rows[version]
     for marked in model.sent:
-        assert marked.apply(model.head) is None
+        assert marked.settle(model.head, model.contents[-1]) == []
 
 
 @given(st.data(), st.integers(0, 9), st.integers(0, 9))
@@ -180,25 +197,32 @@ def test_objects_below_the_floor_are_never_added(data: st.DataObject, floor: int
 
 
 def test_an_attempt_older_than_a_forgotten_mark_ends_unknown() -> None:
-    marks = {"app": Mark(1, 1, kept=True)} | {f"w{at}": Mark(1, at + 2) for at in range(MAX_MARKS - 1)}
-    head = replace(Head.first(UUID(int=1), SCHEMA, 0), version=MAX_MARKS, marks=marks)
-    after = MarkedEdit(edits.Write(), "more", 1, head.version, 0).apply(head)
-    assert after is not None
+    marks = {"app:app": Mark(1, 1, kept=True)} | {f"w{at}": Mark(1, at + 2) for at in range(MAX_MARKS - 1)}
+    first = Head.first(UUID(int=1), SCHEMA, 0)
+    head = replace(first, version=MAX_MARKS, marks=marks)
+    after = applied(Member(edits.Write()), head)
     assert (len(after.marks), after.marks_floor, "w0" in after.marks) == (MAX_MARKS, 2, False)
-    assert MarkedEdit(edits.Write(), "app", 1, 0, 0, kept=True).apply(after) is None
-    with pytest.raises(ConflictError) as caught:
-        MarkedEdit(edits.Write(), "w0", 1, 1, 0).apply(after)
-    assert (caught.value.outcome, caught.value.reason) == ("unknown", FORGOTTEN)
-    assert MarkedEdit(edits.Write(), "late", 1, 2, 0).apply(after) is not None
-    assert MarkedEdit(edits.Write(), "app", 2, 0, 0, kept=True).apply(after) is not None  # never forgotten
+    with_answer, without = Member(edits.Write()), Member(edits.Write())
+    for member, unanswered in ((with_answer, set[tuple[str, int]]()), (without, {("late", 1)})):
+        group = group_of(member, "late", 1, unanswered=unanswered)
+        group.settle(first)
+        assert group.apply(first) is not None
+        assert group.settle(after) == ([member] if member is with_answer else [])
+    assert isinstance(without.failure, ConflictError)
+    assert (without.failure.outcome, without.failure.reason) == ("unknown", FORGOTTEN)
+    assert applied(Member(edits.Write(), AppendId("app", 2)), after).marks["app:app"].n == 2  # never forgotten
 
 
 def test_marks_that_are_kept_have_a_limit() -> None:
-    marks = {f"app{at}": Mark(1, 1, kept=True) for at in range(MAX_KEPT_MARKS)}
+    marks = {f"app:{at}": Mark(1, 1, kept=True) for at in range(MAX_KEPT_MARKS)}
     head = replace(Head.first(UUID(int=1), SCHEMA, 0), marks=marks)
-    with pytest.raises(InvalidError, match="forget one"):
-        MarkedEdit(edits.Write(), "more", 1, 1, 0, kept=True).apply(head)
-    assert MarkedEdit(edits.Write(), "app0", 2, 1, 0, kept=True).apply(head) is not None
+    member = Member(edits.Write(), AppendId("more", 1))
+    group = group_of(member)
+    assert group.settle(head) == []
+    assert group.apply(head) is None
+    group.finish(head)
+    assert "forget one" in str(member.failure)
+    assert applied(Member(edits.Write(), AppendId("0", 2)), head).marks["app:0"].n == 2
 
 
 def test_a_merge_that_read_before_a_restore_is_refused() -> None:
@@ -216,13 +240,14 @@ def test_nothing_is_committed_to_a_dropped_table() -> None:
     model = Model()
     dropped = edits.SetDrops(1, 0).apply(model.head)
     assert dropped is not None
-    with pytest.raises(SlateError, match="dropped"):
-        MarkedEdit(edits.Write(), "x", 1, 1, 0).apply(dropped)
+    member = Member(edits.Write())
+    assert group_of(member).settle(dropped) == []
+    assert "dropped" in str(member.failure)
     assert edits.SetDrops(1, 0).apply(dropped) is None
     back = edits.SetDrops(2, 0).apply(dropped)
     assert back is not None
     assert edits.SetDrops(1, 0).apply(back) is None, "a drop that is late"
-    assert MarkedEdit(edits.Write(), "x", 1, 1, 0).apply(back) is not None
+    assert applied(Member(edits.Write()), back).version == back.version + 1
 
 
 def test_a_merge_judged_by_another_version_is_to_look_again() -> None:

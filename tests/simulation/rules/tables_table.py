@@ -14,8 +14,9 @@ from slate_async.objectstore.protocol import CREATE
 from slate_async.tables.codec.link import StoredLink, digest_of, encode_link, encode_whole
 from slate_async.tables.core import chain as core_chain
 from slate_async.tables.core import edits
+from slate_async.tables.core.chain import Contents
+from slate_async.tables.core.group import Group, Member
 from slate_async.tables.core.head import Head, LinkRef
-from slate_async.tables.core.marks import MarkedEdit
 from slate_async.tables.core.names import link_key, whole_key
 from slate_async.tables.store.chain import Chain
 from slate_async.tables.store.heads import TableHeads
@@ -23,17 +24,19 @@ from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.tables.play import TABLES
 
 ALL_FAULTS, FEW_MARKS, CALM = TABLES
-_apply, _write = MarkedEdit.apply, TableHeads.write
+_settle, _write = Group.settle, TableHeads.write
 
 
-def no_mark(self: MarkedEdit, head: Head) -> Head | None:
-    """The edit is applied again, whatever is in."""
-    return _apply(self, replace(head, marks={name: mark for name, mark in head.marks.items() if name != self.writer}))
+def no_mark(self: Group, head: Head, contents: Contents | None = None) -> Sequence[Member]:
+    """Operations are applied again, whatever is in."""
+    mine = {self._writer, *(member.append_id.mark for member in self.members if member.append_id is not None)}
+    seen = replace(head, marks={name: mark for name, mark in head.marks.items() if name not in mine})
+    return _settle(self, seen, contents)
 
 
-def no_marks_floor(self: MarkedEdit, head: Head) -> Head | None:
+def no_marks_floor(self: Group, head: Head) -> None:
     """What was forgotten counts as not committed."""
-    return _apply(replace(self, began=head.version), head)
+    self._began = head.version
 
 
 async def first_link(self: TableHeads, old: Head | None, new: Head) -> WriteOutcome[Head]:
@@ -82,12 +85,12 @@ def _switch(name: str, rule: str, broken: str, patch: Patch, within: int, stage:
 
 
 TABLE_SWITCHES: Sequence[Switch] = (
-    _switch("mark", "T1", "a commit is repeated without looking for its mark", Patch(MarkedEdit, "apply", no_mark), 40),
+    _switch("mark", "T1", "a commit is repeated without looking for its mark", Patch(Group, "settle", no_mark), 40),
     _switch(
         "marks-floor",
         "T2",
         "an attempt without an answer is repeated although its mark may be forgotten",
-        Patch(MarkedEdit, "apply", no_marks_floor),
+        Patch(Group, "_give_up", no_marks_floor),
         400,
         FEW_MARKS,
     ),

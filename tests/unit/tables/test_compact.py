@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from slate_async.errors import InvalidError, UnavailableError
+from slate_async.tables import draft
 from slate_async.tables import merge as merge_module
-from slate_async.tables import table as table_module
 from slate_async.tables.codec import merged_block
 from slate_async.tables.compact import CompactResult
 from slate_async.tables.core.edits import Alter, Expire
@@ -63,7 +63,7 @@ async def test_small_blocks_become_one_with_the_same_rows() -> None:
 
 
 async def test_files_of_deletes_end_with_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "INLINE_DELETED", 0)
+    monkeypatch.setattr(draft, "INLINE_DELETED", 0)
     store = store_in_hand()
     async with opened(store) as tables:
         table = await created(tables)

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from slate_async.errors import ClosedError, ConflictError, CorruptionError, NotFoundError, SlateError, UnavailableError
 from slate_async.settings import Settings
-from slate_async.tables import context as table_context
-from slate_async.tables import table as table_module
+from slate_async.tables import draft
 from slate_async.tables.core import marks
 from slate_async.tables.core.edits import Expire, Keep
 from slate_async.tables.core.head import Kept
 from slate_async.tables.core.predicate import col
 from slate_async.tables.open import open_catalog
+from slate_async.tables.store import committer
 from slate_async.tables.table import Table
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node, NodeCrashedError
@@ -197,14 +197,14 @@ async def with_few_marks(world: World) -> Stats:
     """A run in which marks are forgotten early, and every delete is a file."""
     with (
         mock.patch.object(marks, "MAX_MARKS", PROCESSES + FEW_MARKS),
-        mock.patch.object(table_module, "INLINE_DELETED", 0),
+        mock.patch.object(draft, "INLINE_DELETED", 0),
     ):
         return await TablesPlay(world).run()
 
 
 async def with_whole_links(world: World) -> Stats:
     """A run in which whole links are put early."""
-    with mock.patch.object(table_context, "COVER_LINKS", 4):
+    with mock.patch.object(committer, "COVER_LINKS", 4):
         return await TablesPlay(world).run()
 
 

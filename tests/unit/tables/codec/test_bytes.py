@@ -105,6 +105,7 @@ WRONG_LINKS: list[dict[str, Any]] = [
     {"added": pack_table(LINK.added.set_column(0, LINK.added.schema.field("key"), pa.array(["a", "b"])))},
     {"delete_files": pack_table(LINK.added)},
     {"removed": [1]},
+    {"ids": pack_table(LINK.ids.drop_columns(["rows"]))},
     {"before": ["x"]},
 ]
 

@@ -9,6 +9,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
+from metastores.protocol import Unknown
 from slate_async.errors import ConflictError, CorruptionError, UnavailableError
 from slate_async.tables.catalog import Catalog
 from slate_async.tables.core import marks
@@ -20,16 +21,6 @@ from slate_async.tables.store.puts import TRIES, put_new
 from slate_async.tables.table import Table
 from tests.engine import StoreInHand, runtime
 from tests.support.tables import ORDERS, SHOP, created, fail_puts, opened, rows, store_in_hand
-
-
-class Everything:
-    """A set that has all, whatever is taken out."""
-
-    def __contains__(self, item: object) -> bool:
-        return True
-
-    def discard(self, item: object) -> None:
-        """It stays."""
 
 
 async def forget(monkeypatch: pytest.MonkeyPatch, store: StoreInHand) -> None:
@@ -60,11 +51,27 @@ async def test_it_ends_unknown_if_an_attempt_had_no_answer(monkeypatch: pytest.M
     store = store_in_hand()
     async with opened(store) as catalog:
         table = await both(store, catalog)
-        await forget(monkeypatch, store)
-        monkeypatch.setattr(table._context.heads, "unanswered", Everything())
+        heads = table._context.heads
+        write = heads.write
+
+        async def without_answer(old: Head | None, new: Head) -> Any:
+            """The first attempt is in, and marks are forgotten before it is looked for."""
+            monkeypatch.setattr(heads, "write", write)
+            await write(old, new)
+            heads.unanswered.update((name, mark.n) for name, mark in new.marks.items() if mark.version == new.version)
+            await forget(monkeypatch, store)
+            return Unknown("no answer")
+
+        monkeypatch.setattr(heads, "write", without_answer)
         with pytest.raises(ConflictError) as caught:
             await table.append(rows(2))
         assert (caught.value.outcome, caught.value.reason) == ("unknown", marks.FORGOTTEN)
+        monkeypatch.setattr(heads, "write", without_answer)
+        assert (await table.append(rows(3), append_id=("job", 1))).rows == 1
+        monkeypatch.setattr(heads, "write", without_answer)
+        assert (await table.append(rows(4), append_id="once")).rows == 1
+        found = (await table.scan(columns=["id"]).read()).column("id").to_pylist()
+        assert [at for at in found if at < 100] == [1, 2, 3, 4]
 
 
 async def test_rows_below_the_floor_are_put_again() -> None:

@@ -1,1 +1,0 @@
-"""Messages of etcd: generated from ``etcd.proto``, which a test compares."""
