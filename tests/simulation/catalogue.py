@@ -36,6 +36,7 @@ from tests.simulation.scenarios.queries import QUERY_SCRIPTS
 from tests.simulation.scenarios.ranges import RANGES
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
+from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.play import TABLES
 from tests.simulation.scenarios.tiny import TINY
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
@@ -79,6 +80,7 @@ _ALL = (
     *MERGES,
     *RANGES,
     *TABLES,
+    FORGOTTEN_MARK,
     *WATCHES,
     *MAPS,
     DUEL,

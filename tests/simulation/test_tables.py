@@ -11,6 +11,7 @@ from tests.simulation.noticing import check_noticed
 from tests.simulation.rules.switch import Switch
 from tests.simulation.rules.tables_table import TABLE_SWITCHES
 from tests.simulation.runner import run_seeds
+from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.ledger import Append, Ledger
 from tests.slices import seeds
 
@@ -35,6 +36,12 @@ def test_rows_are_in_once_and_stay_deleted(scenario: str, full: bool) -> None:
 @pytest.mark.parametrize("switch", TABLE_SWITCHES, ids=lambda switch: switch.name)
 def test_a_rule_that_is_off_is_noticed(switch: Switch, full: bool) -> None:
     check_noticed(switch, full)
+
+
+def test_a_script_passes_with_all_rules_on(full: bool) -> None:
+    results = list(run_seeds(FORGOTTEN_MARK.name, seeds(500 if full else 5)))
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
+    assert sum(result.stats.get("unknown", 0) for result in results) == len(results)
 
 
 def judged(ledger: Ledger, found: list[int], before: list[Append], deleted: set[int], *, final: bool = False) -> str:

@@ -21,9 +21,10 @@ from slate_async.tables.core.names import link_key, whole_key
 from slate_async.tables.store.chain import Chain
 from slate_async.tables.store.heads import TableHeads
 from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.play import TABLES
 
-ALL_FAULTS, FEW_MARKS, CALM = TABLES
+ALL_FAULTS, _, CALM = TABLES
 _settle, _write = Group.settle, TableHeads.write
 
 
@@ -91,8 +92,8 @@ TABLE_SWITCHES: Sequence[Switch] = (
         "T2",
         "an attempt without an answer is repeated although its mark may be forgotten",
         Patch(Group, "_give_up", no_marks_floor),
-        400,
-        FEW_MARKS,
+        10,
+        FORGOTTEN_MARK,
     ),
     _switch(
         "own-link", "T4", "an attempt takes the link of the one before", Patch(TableHeads, "write", first_link), 40
