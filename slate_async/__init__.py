@@ -128,12 +128,16 @@ if TYPE_CHECKING:
     from slate_async.tables.compact import CompactResult
     from slate_async.tables.core.errors import SnapshotExpiredError
     from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
+    from slate_async.tables.explain import ScanPlan
+    from slate_async.tables.history import TableStatus, TableVersion
     from slate_async.tables.incoming import ArrowData
     from slate_async.tables.open import open_catalog
     from slate_async.tables.results import AppendResult, DeleteResult, TransactionResult, UpsertResult
     from slate_async.tables.scan import TableScan
+    from slate_async.tables.snapshot import TableSnapshot
     from slate_async.tables.table import Table
     from slate_async.tables.transaction import TableTransaction
+    from slate_async.tables.versions import TablePin
     from slate_async.types import Finding, RangeDelete, Row
 else:
     __getattr__ = late_names(
@@ -236,12 +240,16 @@ else:
             "slate_async.tables.compact": "CompactResult",
             "slate_async.tables.core.errors": "SnapshotExpiredError",
             "slate_async.tables.core.predicate": "Column Predicate PredicateLike col",
+            "slate_async.tables.explain": "ScanPlan",
+            "slate_async.tables.history": "TableStatus TableVersion",
             "slate_async.tables.incoming": "ArrowData",
             "slate_async.tables.open": "open_catalog",
             "slate_async.tables.results": "AppendResult DeleteResult TransactionResult UpsertResult",
             "slate_async.tables.scan": "TableScan",
             "slate_async.tables.table": "Table",
             "slate_async.tables.transaction": "TableTransaction",
+            "slate_async.tables.snapshot": "TableSnapshot",
+            "slate_async.tables.versions": "TablePin",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -362,6 +370,7 @@ __all__ = [
     "RowStatistics",
     "RunInspection",
     "Scan",
+    "ScanPlan",
     "Scope",
     "Settings",
     "SinceError",
@@ -376,8 +385,12 @@ __all__ = [
     "StreamBatch",
     "SumError",
     "Table",
+    "TablePin",
     "TableScan",
     "TableTransaction",
+    "TableSnapshot",
+    "TableStatus",
+    "TableVersion",
     "TimeLike",
     "TokenMismatchError",
     "Transaction",

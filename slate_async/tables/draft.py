@@ -32,7 +32,7 @@ from slate_async.tables.core.row_ids import RowIds, between, difference, no_rows
 from slate_async.tables.core.schema import TableSchema
 from slate_async.tables.incoming import BLOCK_BYTES, ArrowData, pieces
 from slate_async.tables.looks import Look
-from slate_async.tables.scan import Plan, Wanted, plan_of
+from slate_async.tables.scan_plan import Plan, Wanted, plan_of
 from slate_async.tables.store.operation import Done, Operation
 
 ENCODED_AT_ONCE: Final = 2

@@ -19,7 +19,8 @@ from slate_async.tables.core.chain import Contents
 from slate_async.tables.core.head import Head
 from slate_async.tables.core.row_ids import RowIds, no_rows, set_of, union
 from slate_async.tables.core.schema import ROW_ID, TableSchema
-from slate_async.tables.scan import Plan, batches_of
+from slate_async.tables.rows import Selected, read
+from slate_async.tables.scan_plan import Plan
 
 
 class Look:
@@ -45,6 +46,6 @@ class Look:
         if not blocks.num_rows:
             return no_rows()
         plan = self._plan(head.schema)
-        async with aclosing(batches_of(self._context, plan, head, blocks, no_rows())) as batches:
+        async with aclosing(read(self._context, plan, Selected(head, blocks, no_rows()))) as batches:
             ids = [batch.column(ROW_ID).to_numpy() async for batch in batches]
         return union([set_of(part) for part in ids])

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from slate_async.tables import writes
+from slate_async.arguments import seconds
+from slate_async.errors import InvalidError
+from slate_async.tables import alter as altering
+from slate_async.tables import history, versions, writes
 from slate_async.tables.compact import CompactResult, compact
 from slate_async.tables.context import TableContext
 from slate_async.tables.core.append_ids import AppendId
 from slate_async.tables.core.predicate import PredicateLike
+from slate_async.tables.explain import ScanPlan, explain
+from slate_async.tables.history import TableStatus, TableVersion
 from slate_async.tables.incoming import ArrowData
 from slate_async.tables.results import AppendResult, DeleteResult, UpsertResult
-from slate_async.tables.scan import TableScan, Wanted
+from slate_async.tables.scan import TableScan
+from slate_async.tables.scan_plan import Wanted
+from slate_async.tables.snapshot import TableSnapshot
 from slate_async.tables.transaction import TableTransaction
+from slate_async.tables.versions import TablePin, find_version
 
 
 class Table:
@@ -97,15 +108,131 @@ class Table:
         columns: Sequence[str] | None = None,
         *,
         limit: int | None = None,
+        row_ids: bool = False,
     ) -> TableScan:
         """Rows of the newest version: ``async for batch in table.scan(...)``.
 
         where: ``col("price") > 3``, a list of conditions, or a list of such lists of which one has to hold
         columns: names, in the order in which they are given; ``None``: all
         limit: rows at most
+        row_ids: whether the column ``_row`` follows, the row's id, which no other row ever gets
 
         Raises `InvalidError`, when it is iterated over for columns that the table does not have."""
-        return TableScan(self._context, Wanted.of(where, columns, limit, row_ids=False))
+        return TableScan(self._context, Wanted.of(where, columns, limit, row_ids=row_ids))
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        at: datetime | float | None = None,
+        tag: str | None = None,
+        pin: float | timedelta | None = None,
+    ) -> TableSnapshot:
+        """One version to read: ``async with table.snapshot(version=7) as snapshot``; without arguments the newest one.
+
+        at: the version that was the newest then; a datetime with its time zone, or seconds since the epoch
+        tag: the version that it names
+        pin: keep the version from vacuums; of so many seconds is the lease that is renewed while the snapshot is open,
+        and ends by itself if the process dies
+
+        Raises, when it is entered, `SnapshotExpiredError` for a version that is not kept, `NotFoundError`,
+        `InvalidError`."""
+        if sum(given is not None for given in (version, at, tag)) > 1:
+            raise InvalidError("a snapshot is of a version=, at= a time or of a tag=: give one of them")
+        find = partial(find_version, self._context, version, at, tag)
+        return TableSnapshot(self._context, find, None if pin is None else seconds(pin, "pin"))
+
+    async def plan(self, where: PredicateLike | None = None, columns: Sequence[str] | None = None) -> ScanPlan:
+        """What a scan of the newest version would read, and why it leaves out the rest. Raises as `scan`."""
+        self._context.check()
+        wanted = Wanted.of(where, columns, None, row_ids=False)
+        return await explain(self._context, wanted, await self._context.newest())
+
+    async def tag(self, name: str, version: int | None = None) -> int:
+        """Keep a version, the newest one for ``None``, under a name; returns its number. The same name again moves.
+
+        Raises `SnapshotExpiredError` or `NotFoundError` if it is not kept, `UnavailableError` with the outcome."""
+        self._context.check()
+        return await versions.tag(self._context, name, version)
+
+    async def untag(self, name: str) -> None:
+        """Remove a tag. Raises `NotFoundError`, `UnavailableError` with the outcome."""
+        self._context.check()
+        await versions.untag(self._context, name)
+
+    async def tags(self) -> Mapping[str, int]:
+        """Versions by tag."""
+        self._context.check()
+        return await versions.tags(self._context)
+
+    async def pins(self) -> Mapping[str, TablePin]:
+        """Versions that snapshots keep, by the pin's name."""
+        self._context.check()
+        return await versions.pins(self._context)
+
+    async def history(self, *, limit: int = 100) -> list[TableVersion]:
+        """Versions that are kept, the newest first, ``limit`` at most."""
+        self._context.check()
+        return await history.history(self._context, limit)
+
+    async def status(self) -> TableStatus:
+        """How the table is now: its columns, sizes, tags and pins."""
+        self._context.check()
+        return await history.status(self._context)
+
+    async def restore(self, version: int) -> int:
+        """Make the rows what they were at a version; returns the new one that does. Columns and properties stay.
+
+        Raises `SnapshotExpiredError` or `NotFoundError` if it is not kept, `UnavailableError` with the outcome."""
+        self._context.check()
+        return await versions.restore(self._context, version)
+
+    async def alter(
+        self,
+        *,
+        add: Mapping[str, pa.DataType | pa.Field] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        drop: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        reorder: Sequence[str] | None = None,
+        widen: Mapping[str, pa.DataType] | None = None,
+        nullable: Iterable[str] = (),
+    ) -> int:
+        """Change the columns, in one version, whose number it returns. No block is written again.
+
+        add: new columns, which may be null or have a default; ``defaults``: what rows that are there have in them
+        drop: columns that go; their rows stay in older versions
+        rename: new names by old ones
+        reorder: all columns, as they are to stand
+        widen: new types, of which every value of the old one is one: int32 to int64, float to double, a decimal of more
+        digits, date to timestamp
+        nullable: required columns that may be null from now on
+
+        Raises `InvalidError` with the reason for anything else, and for columns of the key and the order;
+        `UnavailableError` with the outcome."""
+        self._context.check()
+        return await altering.alter(
+            self._context,
+            add=add,
+            defaults=defaults,
+            drop=drop,
+            rename=rename,
+            reorder=reorder,
+            widen=widen,
+            nullable=nullable,
+        )
+
+    async def properties(self) -> Mapping[str, str]:
+        """Texts that are stored with it."""
+        self._context.check()
+        return dict((await self._context.newest()).properties)
+
+    async def set_properties(self, properties: Mapping[str, str] | None = None, *, unset: Iterable[str] = ()) -> int:
+        """Set texts by name, and remove those of ``unset``; returns the version that it made.
+
+        Raises `InvalidError`, `UnavailableError` with the outcome."""
+        self._context.check()
+        return await altering.set_properties(self._context, properties, unset)
 
     async def compact(self, *, target_bytes: int | None = None) -> CompactResult:
         """Merge small blocks, those of which many rows are deleted, and in a sorted table those that overlap. Readers

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from slate_async.errors import ConflictError, InternalError, InvalidError, NotFoundError
 from slate_async.tables.core.chain import Contents, Link, no_blocks, no_files, placed
 from slate_async.tables.core.head import NOTHING, Head, Job, Kept, Totals
+from slate_async.tables.core.key_columns import names_of
 from slate_async.tables.core.names import base_of
 from slate_async.tables.core.row_ids import RowIds, between, no_rows, union
 from slate_async.tables.core.schema import TableSchema
@@ -141,9 +142,23 @@ class Alter:
     changes: Mapping[str, Any]
 
     def apply(self, head: Head) -> Head:
-        """Raises `InvalidError` for a change that stored rows would not survive."""
-        made: TableSchema = head.schema.altered(**self.changes)
+        """Raises `InvalidError` for a change that stored rows would not survive, or of a key or sort column."""
+        fixed = names_of(head.schema, (*head.key, *head.sort_by))
+        made: TableSchema = head.schema.altered(**self.changes, fixed=fixed)
         return replace(head, schemas=(*head.schemas, made))
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """Set properties of the table, and remove those that ``unset`` names."""
+
+    properties: Mapping[str, str]
+    unset: tuple[str, ...] = ()
+
+    def apply(self, head: Head) -> Head:
+        """Always applies."""
+        left = {name: text for name, text in head.properties.items() if name not in self.unset}
+        return replace(head, properties={**left, **self.properties})
 
 
 @dataclass(frozen=True, slots=True)

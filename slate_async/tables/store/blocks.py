@@ -93,13 +93,7 @@ class Blocks:
 
         Raises `ObjectNotFoundError`, `CorruptionError`."""
         whole = await self._whole(block) if block["size"] <= WHOLE_BYTES and columns else None
-        footer = self._footers.get(block["key"])
-        if footer is None:
-            data = await self._bytes(block, whole, [_footer_span(block)])
-            footer = await self._runtime.reading.run(lambda: decode_footer(data[0], block, schema))
-            self._keep(footer)
-        else:
-            self._footers.move_to_end(footer.key)
+        footer = await self.footer(block, schema, whole)
         starts = [0]
         for group in range(footer.groups):
             starts.append(starts[-1] + footer.metadata.row_group(group).num_rows)
@@ -115,6 +109,17 @@ class Blocks:
         ]
         tables = await map_bounded(self._runtime.reading.run, work, DECODED_AT_ONCE)
         return [(starts[group], table) for group, table in zip(wanted, tables, strict=True)]
+
+    async def footer(self, block: Mapping[str, Any], schema: TableSchema, whole: memoryview | None = None) -> Footer:
+        """The footer of ``block``, of which ``whole`` has the bytes if they were read. Raises as `read`."""
+        footer = self._footers.get(block["key"])
+        if footer is None:
+            data = await self._bytes(block, whole, [_footer_span(block)])
+            footer = await self._runtime.reading.run(lambda: decode_footer(data[0], block, schema))
+            self._keep(footer)
+        else:
+            self._footers.move_to_end(footer.key)
+        return footer
 
     async def _whole(self, block: Mapping[str, Any]) -> memoryview:
         data = (await self._store.get(block["key"])).data

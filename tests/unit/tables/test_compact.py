@@ -18,7 +18,8 @@ from slate_async.tables.compact import CompactResult
 from slate_async.tables.core.edits import Alter, Expire
 from slate_async.tables.core.predicate import col
 from slate_async.tables.core.schema import ROW_ID
-from slate_async.tables.scan import TableScan, Wanted
+from slate_async.tables.scan import TableScan
+from slate_async.tables.scan_plan import Wanted
 from slate_async.tables.table import Table
 from tests.support.tables import ORDERS, SHOP, created, fail_puts, opened, rows, store_in_hand
 
