@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from slate_async.storage.liveness.observer import LifeState, WriterLife
     from slate_async.storage.manifest.state import CheckpointOwner
     from slate_async.tables.catalog import Catalog
+    from slate_async.tables.changes import TableChange
     from slate_async.tables.compact import CompactResult
     from slate_async.tables.core.errors import SnapshotExpiredError
     from slate_async.tables.core.predicate import Column, Predicate, PredicateLike, col
@@ -237,6 +238,7 @@ else:
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
             "slate_async.storage.manifest.state": "CheckpointOwner",
             "slate_async.tables.catalog": "Catalog",
+            "slate_async.tables.changes": "TableChange",
             "slate_async.tables.compact": "CompactResult",
             "slate_async.tables.core.errors": "SnapshotExpiredError",
             "slate_async.tables.core.predicate": "Column Predicate PredicateLike col",
@@ -385,6 +387,7 @@ __all__ = [
     "StreamBatch",
     "SumError",
     "Table",
+    "TableChange",
     "TablePin",
     "TableScan",
     "TableTransaction",

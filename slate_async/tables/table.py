@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from slate_async.arguments import seconds
 from slate_async.errors import InvalidError
 from slate_async.tables import alter as altering
 from slate_async.tables import history, versions, writes
+from slate_async.tables.changes import TableChange, changes
 from slate_async.tables.compact import CompactResult, compact
 from slate_async.tables.context import TableContext
 from slate_async.tables.core.append_ids import AppendId
@@ -141,6 +142,20 @@ class Table:
             raise InvalidError("a snapshot is of a version=, at= a time or of a tag=: give one of them")
         find = partial(find_version, self._context, version, at, tag)
         return TableSnapshot(self._context, find, None if pin is None else seconds(pin, "pin"))
+
+    def changes(
+        self, since: int, *, until: int | None = None, columns: Sequence[str] | None = None
+    ) -> AsyncGenerator[TableChange]:
+        """What each version after ``since`` changed, in order: ``async for change in table.changes(since=5)``. Versions
+        that changed no rows, such as merges, are left out.
+
+        since: a version; 0 for all there is
+        until: the last version; ``None`` for the newest one when it begins
+        columns: of the rows that were added
+
+        Raises `SnapshotExpiredError` if a version after ``since`` is not kept any more, `NotFoundError` for one that is
+        still to come, `InvalidError`."""
+        return changes(self._context, since, until, columns)
 
     async def plan(self, where: PredicateLike | None = None, columns: Sequence[str] | None = None) -> ScanPlan:
         """What a scan of the newest version would read, and why it leaves out the rest. Raises as `scan`."""

@@ -66,6 +66,10 @@ class Chain:
             await self._store.put(whole_key(ref.key), data, mode=CREATE)
         return ref.key
 
+    async def link(self, ref: LinkRef) -> StoredLink:
+        """What one commit changed, never what stands beside it. Raises `ObjectNotFoundError` if it was deleted."""
+        return decode_link((await self._store.get(ref.key)).data, ref, self._uuid)
+
     async def contents(self, head: Head) -> Contents:
         """All that ``head`` has. Raises `ObjectNotFoundError` if a part of the chain is not there: it was deleted, or
         the store lost it."""
