@@ -5,7 +5,7 @@ For each key, with ``keep_above`` the highest sequence number below which nothin
 - versions above ``keep_above`` all stay;
 - of the others the newest that is no operand stays, the *base* of the key's history; those under it are shadowed and
   go;
-- operands above the base stay, folded as far as they can be (`engine.compaction.folding`);
+- operands above the base stay, folded as far as they can be (`engine.read.folding`);
 - a base that is a tombstone, or has expired, goes too if nothing older lies below these keys (``bottom``). Elsewhere an
   expired base becomes a tombstone: it still hides what is below, but its value is not read any more.
 
@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 from slate_async.codec.arrays import binary_scalar, mask_array
 from slate_async.codec.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.engine.compaction.executor import MergeCounts
-from slate_async.engine.compaction.folding import Folding
 from slate_async.engine.compaction.rounds import Round, as_round
 from slate_async.engine.read.covers import NO_COVERS, Covers
+from slate_async.engine.read.folding import Folding
 from slate_async.engine.read.merge import close_stream, key_at
 from slate_async.errors import InternalError
 from slate_async.merge_operators.guarded import Guarded
@@ -112,11 +112,12 @@ class Merge:
         if int(found.rows.kinds.max()) >= MERGE:
             if self._folding is None:
                 raise InternalError("an operand in a database that has no merge operator")
-            before = len(found.rows)
-            found = self._folding.fold(found)
-            tally.shadowed += before - len(found.rows)
-            if not len(found.rows):
-                return found.rows
+            folded = self._folding.fold(found.rows, found.order, found.repeats)
+            if folded is not None:
+                tally.shadowed += len(found.rows) - len(folded)
+                if not len(folded):
+                    return folded
+                found = as_round(folded)
         rows = found.rows
         base, kept = self._filter.look(found)
         kinds = found.in_order(rows.kinds)

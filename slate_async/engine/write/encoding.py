@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from slate_async.codec.arrays import release_memory
-from slate_async.codec.columns import concat
+from slate_async.codec.columns import Columns, concat
+from slate_async.engine.read.folding import Folding
 from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression
 from slate_async.storage.format.log_segment import encode_segment
+from slate_async.storage.format.ordering import repeated_keys
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.rows import INLINE_SEGMENT_BYTES
@@ -64,8 +67,10 @@ class Encoder:
             encode() if nbytes + ROW_BYTES * (stop - start) < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
         )
 
-    async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:
-        """All rows of a frozen table, sorted, as one SST."""
+    async def sst(
+        self, table: Memtable, *, object_id: bytes, manifest_version: int, folding: Folding | None = None
+    ) -> EncodedSst:
+        """All rows of a frozen table, sorted, as one SST. Operands are folded by ``folding``."""
         builder = SstBuilder(
             database_id=self.database_id,
             object_id=object_id,
@@ -75,12 +80,17 @@ class Encoder:
             compression=self.compression,
             filter_bits_per_key=self.filter_bits_per_key,
         )
+
+        def add(piece: Columns) -> None:
+            folded = None if folding is None else folding.fold(piece, None, repeated_keys(piece.keys))
+            builder.add(piece if folded is None else folded)
+
         async with aclosing(sorted_columns(table, self.offload)) as pieces:
             async for piece in pieces:
                 if piece.nbytes < INLINE_BYTES:
-                    builder.add(piece)
+                    add(piece)
                 else:
-                    await self.offload.run(lambda piece=piece: builder.add(piece))  # type: ignore[misc]
+                    await self.offload.run(partial(add, piece))
         if table.nbytes < INLINE_BYTES:
             return builder.finish()
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import anyio
 
+from slate_async.engine.read.folding import Folding
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.memtables import MemtableEntry
@@ -28,6 +29,7 @@ from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.log.reader import READS_AT_ONCE
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0
+from slate_async.storage.manifest.history import kept_above
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reference import sst_ref
 
@@ -151,10 +153,12 @@ class L0Flusher:
             base = self._newest_version()
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
             location = sst_key(base, object_id)
-            encoded = await self._encoder.sst(entry.table, object_id=object_id, manifest_version=base)
+            folding = self._folding(entry)
+            encoded = await self._encoder.sst(entry.table, object_id=object_id, manifest_version=base, folding=folding)
             await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._state.epoch)})
             try:
-                await commit(self._edit(entry, base, location, object_id, encoded))
+                edit = self._edit(entry, base, location, object_id, encoded)
+                await commit(edit if folding is None else replace(edit, folded_seq=folding.folded_seq))
             except ConflictError as conflict:
                 logger.warning("%s: writing %s again under a new name: %s", self._driver.name, location, conflict)
                 continue
@@ -167,6 +171,14 @@ class L0Flusher:
             " raise gc_min_age_ms where they run, and open the database again: nothing acknowledged is lost",
             outcome="not_applied",
         )
+
+    def _folding(self, entry: MemtableEntry) -> Folding | None:
+        """What folds the operands of ``entry``. All of them stay where a range delete may lie between two of them."""
+        merging = self._state.merging
+        if merging is None or entry.table.range_count:
+            return None
+        kept = kept_above(self._state.manifest, self._runtime.clock.now_ms(), entry.table.last_seq)
+        return Folding(merging, keep_above=kept, expired_at_ms=0, bottom=False)
 
     def _newest_version(self) -> int:
         """The version a name begins with: after a refusal that of the head it was judged on, adopted or not."""

@@ -40,3 +40,15 @@ def seq_written_by(state: ManifestState, time_ms: int) -> int:
         return state.last_seq
     found = bisect_right(state.seq_times, time_ms, key=lambda sample: sample.time_ms)
     return state.seq_times[found - 1].seq if found else 0
+
+
+def kept_above(state: ManifestState, now_ms: int, last_seq: int) -> int:
+    """The sequence number above which every version stays when rows up to ``last_seq`` are rewritten, begun now.
+
+    Without retention that is ``last_seq``: readers of older versions pin what holds them. With it, the highest known to
+    be written at or before the horizon; below `ManifestState.history_floor` versions are lost already, and keeping some
+    of them would help no read."""
+    if not state.retention_ms:
+        return last_seq
+    old = [sample.seq for sample in state.seq_times if sample.time_ms <= now_ms - state.retention_ms]
+    return max([state.history_floor, *old])

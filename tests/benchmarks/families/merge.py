@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import slate_async
@@ -20,14 +21,18 @@ ONE = pack_i64(1)
 
 
 class Counted(AddI64):
-    """``add_i64`` that counts how often a value is made."""
+    """``add_i64`` that counts how often a value is made, and has no fold, so that a flush leaves operands apart."""
 
     name = "bench_counted"
     applied = 0
 
-    def apply(self, base: bytes | None, operands: list[bytes]) -> bytes:  # type: ignore[override]
+    def fold(self, operands: Sequence[bytes]) -> None:  # type: ignore[override]
+        """See `MergeOperator`."""
+
+    def apply(self, base: bytes | None, operands: Sequence[bytes]) -> bytes:
+        """See `MergeOperator`."""
         Counted.applied += 1
-        return super().apply(base, operands)
+        return AddI64.fold(self, operands if base is None else [base, *operands])
 
 
 COUNTED = Counted()

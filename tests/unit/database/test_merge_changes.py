@@ -27,7 +27,8 @@ def one(number: int) -> bytes:
 
 @KIND
 async def test_operands_come_as_they_were_written(kind: Kind) -> None:
-    async with open_db(memory_store(), kind, merge_operator="add_i64", auto_compaction=False) as db:
+    settings = {"merge_operator": "add_i64", "auto_compaction": False, "retention_ms": 3_600_000}
+    async with open_db(memory_store(), kind, **settings) as db:
         await db.put(b"a", one(1))
         await db.merge(b"a", one(2))
         await db.merge(b"a", one(3), ttl=60)

@@ -119,6 +119,7 @@ class AddL0:
     log_end: how far the log goes by now: the last position that is acknowledged
     pin: made in the same commit if there is an SST; ``None`` leaves the writer's checkpoints alone
     range_deletes: those among the rows, the oldest first
+    folded_seq: up to there operands of the rows were folded, so earlier versions of them are missing
     """
 
     epoch: int
@@ -133,6 +134,7 @@ class AddL0:
     pin: WriterPin | None = None
     log_end: int = 0
     range_deletes: tuple[RangeDelete, ...] = ()
+    folded_seq: int = 0
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's and the log still starts at ``from_position``."""
@@ -162,6 +164,7 @@ class AddL0:
             last_tick_ms=max(state.last_tick_ms, self.last_tick_ms),
             seq_times=seq_times,
             l0=state.l0 if self.sst is None else (self.sst, *state.l0),
+            history_floor=max(state.history_floor, self.folded_seq),
         )
         moved = with_range_deletes(moved, self.range_deletes)
         return moved if self.pin is None or self.sst is None else pinned(moved, self.pin)

@@ -1,4 +1,4 @@
-"""Folds operands that lie together in a compaction: onto their base, or into one operand.
+"""Folds operands that lie together in a flush or a compaction: onto their base, or into one operand.
 
 Of each key only rows up to ``keep_above`` are folded: nobody reads between them. Of these, in the order of writing:
 
@@ -25,33 +25,40 @@ import pyarrow.compute as pc
 
 from slate_async.codec.arrays import mask_array
 from slate_async.codec.columns import NO_EXPIRY, Columns
-from slate_async.engine.compaction.rounds import Round, as_round
 from slate_async.merge_operators.guarded import Guarded
+from slate_async.storage.format.ordering import Mask, Order
 from slate_async.types import MERGE, PUT
 
 
 class Folding:
-    """The folds of one compaction's key range. ``bottom``: nothing older lies below."""
+    """The folds of one flush, or of one compaction's key range. ``bottom``: nothing older lies below.
+
+    folded_seq: the highest number that a fold has so far: up to it versions are missing. 0: nothing was folded"""
 
     def __init__(self, merging: Guarded, *, keep_above: int, expired_at_ms: int, bottom: bool) -> None:
         self._merging = merging
         self._keep_above = keep_above
         self._expired_at_ms = expired_at_ms
         self._bottom = bottom
+        self.folded_seq = 0
 
-    def fold(self, found: Round) -> Round:
-        """``found``, whose keys are whole, with its operands folded. A single row may be a part of its key: it
-        stays."""
-        rows = found.rows
+    def fold(self, rows: Columns, order: Order | None, repeats: Mask) -> Columns | None:
+        """``rows`` in their order, with their operands folded; ``None``: there is none.
+
+        order: row numbers by key ascending and sequence number descending; ``None``: the rows lie in that order
+        repeats: bool[n], in that order: whether a row has the key of the one before it
+
+        Keys must be whole at the ``bottom``; elsewhere the parts of a key are folded apart. A single row stays."""
         if len(rows) < 2 or int(rows.kinds.max()) < MERGE:
-            return found
-        places = np.arange(len(rows)) if found.order is None else found.order
+            return None
+        places = np.arange(len(rows)) if order is None else order
         work = _Work(rows, places)
         old = rows.seqs[places] <= self._keep_above
         operand = old & (rows.kinds[places] == MERGE)
-        for start, stop in _chains(operand, found.repeats):
-            based = stop < len(places) and bool(found.repeats[stop])
+        for start, stop in _chains(operand, repeats, alone=self._bottom or rows.expire_ms is not None):
+            based = stop < len(places) and bool(repeats[stop])
             self._fold_chain(work, range(start, stop), stop if based else None)
+        self.folded_seq = max(self.folded_seq, work.folded_seq)
         return work.done()
 
     def _fold_chain(self, work: _Work, chain: range, base: int | None) -> None:
@@ -90,6 +97,7 @@ class _Work:
         self._places = places
         self._dropped = np.zeros(len(places), np.bool_)
         self._made: dict[int, tuple[bytes, int]] = {}
+        self.folded_seq = 0
 
     def expiry(self, place: int) -> int:
         """When the row expires."""
@@ -111,13 +119,14 @@ class _Work:
         """The newest of ``group``, its last, stands for all of it."""
         self.drop(group[:-1])
         self._made[group[-1]] = (value, kind)
+        self.folded_seq = max(self.folded_seq, int(self._rows.seqs[self._places[group[-1]]]))
 
-    def done(self) -> Round:
+    def done(self) -> Columns:
         """What it has become, in order."""
         kept = np.flatnonzero(~self._dropped)
         rows = self._rows.take(self._places[kept])
         if not self._made:
-            return as_round(rows) if len(rows) else Round(rows, None, np.zeros(0, np.bool_))
+            return rows
         made = sorted(self._made.items())
         at = np.searchsorted(kept, [place for place, _ in made])
         mask = np.zeros(len(kept), np.bool_)
@@ -126,14 +135,17 @@ class _Work:
         kinds[at] = [kind for _, (_, kind) in made]
         new = pa.array([value for _, (value, _) in made], pa.binary())
         values = pc.replace_with_mask(rows.values, mask_array(mask), new)
-        return as_round(replace(rows, values=values, kinds=kinds))
+        return replace(rows, values=values, kinds=kinds)
 
 
-def _chains(operand: npt.NDArray[np.bool_], repeats: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def _chains(operand: Mask, repeats: Mask, *, alone: bool) -> Iterator[tuple[int, int]]:
     """Where operands of one key lie together, from and to (exclusive). Some may be hidden by a newer row, which does no
-    harm: they go anyway."""
+    harm: they go anyway. ``alone``: also such as have no older row of their key with them."""
     begins = operand.copy()
     begins[1:] &= ~(operand[:-1] & repeats[1:])
+    if not alone:
+        begins[:-1] &= repeats[1:]
+        begins[-1] = False
     for start in np.flatnonzero(begins).tolist():
         stop = start + 1
         while stop < len(operand) and operand[stop] and repeats[stop]:
