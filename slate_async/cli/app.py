@@ -17,12 +17,14 @@ from slate_async.cli import (
     collection_upkeep,
     collections,
     compaction,
+    deletion,
     demo,
     export,
     ingests,
     inspection,
     keyvalue,
     maintenance,
+    merges,
     shell,
     transfer,
 )
@@ -48,6 +50,7 @@ app = typer.Typer(
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
 app.add_typer(changes.commands)
+app.add_typer(merges.commands)
 app.add_typer(checkpoints.commands)
 app.add_typer(clone.commands)
 app.add_typer(maintenance.commands)
@@ -161,13 +164,14 @@ def get(
     context: typer.Context,
     key: Annotated[str, typer.Argument()],
     checkpoint: AtCheckpoint = None,
+    number: Annotated[bool, typer.Option("--i64", help="The value is a number, as increment stores it.")] = False,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
     raw: Raw = False,
 ) -> None:
     """See ``help``."""
     encoding = chosen_encoding(context, hexadecimal, base64_)
-    finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw))
+    finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw, number=number))
 
 
 @app.command(help=f"Print yes or no; exit code 1 if there is no KEY. {BESIDE}")
@@ -183,17 +187,19 @@ def exists(
     finish(context, keyvalue.exists(context.obj, key, checkpoint=checkpoint, encoding=encoding))
 
 
-@app.command(help=f"Remove KEY, or all keys that begin with --prefix, once that is durable. {TAKES_OVER}")
+@app.command(help=f"Remove KEY, or all keys of a range at once, once that is durable. {TAKES_OVER}")
 def delete(
     context: typer.Context,
     key: Annotated[str | None, typer.Argument(help="No error if it is not there.")] = None,
     prefix: Annotated[str | None, typer.Option(help="All keys that begin so.")] = None,
+    start: Annotated[str | None, typer.Option(help="All keys from this one on, up to --end.")] = None,
+    end: Annotated[str | None, typer.Option(help="All keys before this one, from --start on.")] = None,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
     encoding = chosen_encoding(context, hexadecimal, base64_)
-    finish(context, keyvalue.delete(context.obj, key, prefix=prefix, encoding=encoding))
+    finish(context, deletion.delete(context.obj, deletion.Doomed(key, prefix, start, end), encoding=encoding))
 
 
 @app.command(help=f"Print rows in key order. {BESIDE}")

@@ -1,5 +1,5 @@
-"""``put``, ``get``, ``exists``, ``delete``, ``count``, ``scan`` and ``status``. Arguments are checked before the
-database is opened, since opening it as a writer takes it over."""
+"""``put``, ``get``, ``exists``, ``count``, ``scan`` and ``status``. Arguments are checked before the database is
+opened, since opening it as a writer takes it over."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from typing import Any
 
 from slate_async.cli.encoding import Encoding, json_field, parse, show
 from slate_async.cli.exit_codes import NEGATIVE, OK
-from slate_async.cli.output import counted
 from slate_async.cli.session import Session
-from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import InvalidError
+from slate_async.merge_operators.values import unpack_i64
 from slate_async.objectstore.costs import SHORTEST_S
 from slate_async.runtime.system import SystemClock
 from slate_async.storage.liveness.observer import WriterLife
 
-DELETED_AT_ONCE = 500
 PAGE_ROWS = 500
 """Rows of one table of a scan; a longer scan prints several, so memory stays bounded."""
 
@@ -54,8 +52,12 @@ def _value(value: str | None, file: Path | None, encoding: Encoding) -> bytes:
     raise InvalidError("give either VALUE or --file")
 
 
-async def get(session: Session, key: str, *, checkpoint: str | None, encoding: Encoding, raw: bool) -> int:
-    """Print one value."""
+async def get(
+    session: Session, key: str, *, checkpoint: str | None, encoding: Encoding, raw: bool, number: bool = False
+) -> int:
+    """Print one value. ``number``: as the one that `increment` and ``add_i64`` store."""
+    if raw and number:
+        raise InvalidError("--raw excludes --i64")
     key_bytes = parse(key, encoding, what="KEY")
     output = session.output
     async with session.reading(checkpoint=checkpoint) as database:
@@ -66,14 +68,23 @@ async def get(session: Session, key: str, *, checkpoint: str | None, encoding: E
         members: dict[str, object] = dict([json_field("key", key_bytes, encoding)])
         members["found"] = value is not None
         if value is not None:
-            members.update([json_field("value", value, encoding)])
+            members.update([("number", _number(value)) if number else json_field("value", value, encoding)])
         output.json(members)
+    elif value is not None and number:
+        output.line(str(_number(value)))
     elif value is not None:
         output.line(show(value, encoding, output.charset))
     if value is None:
         output.note(f"slate: no such key: {show(key_bytes, encoding, output.err.encoding)}")
         return NEGATIVE
     return OK
+
+
+def _number(value: bytes) -> int:
+    try:
+        return unpack_i64(value)
+    except ValueError as error:
+        raise InvalidError(f"the key holds no number: {error}; leave --i64 out") from error
 
 
 async def exists(session: Session, key: str, *, checkpoint: str | None, encoding: Encoding) -> int:
@@ -86,44 +97,6 @@ async def exists(session: Session, key: str, *, checkpoint: str | None, encoding
     else:
         session.output.line("yes" if found else "no")
     return OK if found else NEGATIVE
-
-
-async def delete(session: Session, key: str | None, *, prefix: str | None, encoding: Encoding) -> int:
-    """Remove one key, or all that begin with ``prefix``."""
-    if (key is None) == (prefix is None):
-        raise InvalidError("give either KEY or --prefix")
-    if key is None:
-        return await _delete_prefix(session, parse(prefix or "", encoding, what="--prefix"))
-    key_bytes = parse(key, encoding, what="KEY")
-    async with session.writing(create=False) as database:
-        handle = await database.delete(key_bytes)
-    if session.output.as_json:
-        name, shown = json_field("key", key_bytes, encoding)
-        session.output.json({name: shown, "seq": handle.seq})
-    return OK
-
-
-async def _delete_prefix(session: Session, prefix: bytes) -> int:
-    """Remove what is there when the command begins, in batches; of one that is broken off, a part is removed."""
-    if not prefix:
-        raise InvalidError("an empty --prefix is every key; `slate destroy` ends a database")
-    count = 0
-    async with session.writing(create=False) as database:
-        batch, last = WriteBatch(), None
-        async for key, _ in database.scan(prefix=prefix):
-            batch.delete(key)
-            count += 1
-            if len(batch) == DELETED_AT_ONCE:
-                last = await database.write(batch, await_durable=False)
-                batch.clear()
-        if len(batch):
-            last = await database.write(batch, await_durable=False)
-        if last is not None:
-            await last.durable()
-    if session.output.as_json:
-        session.output.json({"deleted": count})
-    session.output.note(f"{counted(count, 'key')} deleted")
-    return OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +239,7 @@ def _estimate(life: WriterLife, now_ms: int) -> dict[str, object]:
     }
 
 
-def check_ttl(ttl: float | None) -> None:
+def check_ttl(ttl: float | None, option: str = "--ttl") -> None:
     """Raise `InvalidError` unless ``ttl`` is ``None`` or a finite number of seconds above 0."""
     if ttl is not None and not (math.isfinite(ttl) and ttl > 0):
-        raise InvalidError("--ttl must be a number of seconds above 0")
+        raise InvalidError(f"{option} must be a number of seconds above 0")

@@ -82,6 +82,29 @@ class WritableDatabase(ReadableDatabase, Protocol):
     async def delete(self, key: bytes, *, await_durable: bool = True) -> Written:
         """Remove a key."""
 
+    async def delete_range(self, start: bytes | None, end: bytes | None, *, await_durable: bool = True) -> Written:
+        """Remove the keys from start to end, exclusive."""
+
+    async def delete_prefix(self, prefix: bytes, *, await_durable: bool = True) -> Written:
+        """Remove the keys that begin so."""
+
+    async def merge(
+        self, key: bytes, operand: bytes, *, ttl: float | None = None, await_durable: bool = True
+    ) -> Written:
+        """Merge an operand."""
+
+    async def increment(
+        self,
+        key: bytes,
+        by: int,
+        *,
+        ttl: float | None = None,
+        token: bytes | None = None,
+        token_ttl: float | None = None,
+        await_durable: bool = True,
+    ) -> int:
+        """Add to a number."""
+
     async def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Written:
         """Apply a batch as a whole."""
 

@@ -3,7 +3,7 @@
 Ordering rule (rules 2 and 19): a flush covers whole, published log positions only, oldest table first, and applies
 only if the log still starts where it did. A flush refused by ``sst_floor`` is redone under a new name.
 
-Rules 2, 19 and 25: docs/design/protocol-rules.md
+Rules 2, 19, 25 and 34: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

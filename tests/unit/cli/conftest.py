@@ -36,6 +36,7 @@ class FakeHandle:
 class FakeStatus:
     path: str
     state: str = "open"
+    wal_enabled: bool = True
     nested: dict[str, int] = field(default_factory=lambda: {"inner": 7})
     nothing: None = None
 
