@@ -81,10 +81,14 @@ class Watches:
     # ---- watches
 
     def open(self, options: WatchOptions) -> Watch:
-        """A watch that has not begun. Raises `InvalidError`."""
-        self.guard.check()
+        """A watch that has not begun. Raises `InvalidError`, `ClosedError`, `FencedError`."""
+        seq = options.from_seq if isinstance(options.from_seq, int) else self._source.durable_seq
+        try:
+            self.guard.check()
+        except SlateError as error:
+            error.last_seq = seq
+            raise
         options.check()
-        seq = self._source.durable_seq if options.from_seq == "now" else options.from_seq
         watcher = Watcher(options.prefix, Place(seq), options.on_lag, options.initial, self._limits)
         return Watch(self, watcher, options.cut)
 

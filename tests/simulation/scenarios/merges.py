@@ -98,6 +98,7 @@ class MergePlay(Cast):
         settings = small_settings(world.rng, (0, 400, 100_000), (400, 100_000))
         super().__init__(world, {"merge_operator": "append", **settings})
         self.ledger = Ledger()
+        self.recent: dict[slate.Db, list[Operand]] = {}
 
     def stats(self) -> Stats:
         """How many operands there were, and views of them."""
@@ -117,9 +118,12 @@ class MergePlay(Cast):
         if ttl is not None:
             operand.expire_ms = 1000 * (handle.create_time + ttl)
         self.count("acknowledged")
-        if ttl is None and node.rng.random() < 0.7:
-            await self.pause(node)
-            await self._as_of(db, operand)
+        if ttl is None:
+            recent = self.recent.setdefault(db, [])
+            recent.append(operand)
+            if node.rng.random() < 0.7:
+                await self.pause(node)
+                await self._as_of(db, node.rng.choice(recent[-4:]))
 
     async def _as_of(self, db: slate.Db, operand: Operand) -> None:
         """At its number the list of its key ends with it."""

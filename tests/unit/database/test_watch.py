@@ -423,6 +423,10 @@ async def test_each_step_says_how_far_the_watch_is() -> None:
     with pytest.raises(slate.ClosedError) as closed:
         await watch.next_changes()
     assert closed.value.last_seq == watch.last_seq == 1
+    for from_seq, last_seq in ((1, 1), ("now", 3)):
+        with pytest.raises(slate.ClosedError) as refused:
+            db.watch(from_seq=from_seq)
+        assert refused.value.last_seq == last_seq, "another one begins where this one was to begin"
 
 
 async def test_a_watcher_that_joins_a_snapshot_gets_what_it_asked_for() -> None:
