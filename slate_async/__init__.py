@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from slate_async.tables.snapshot import TableSnapshot
     from slate_async.tables.table import Table
     from slate_async.tables.transaction import TableTransaction
+    from slate_async.tables.vacuum import VacuumReport
     from slate_async.tables.versions import TablePin
     from slate_async.types import Finding, RangeDelete, Row
 else:
@@ -252,6 +253,7 @@ else:
             "slate_async.tables.transaction": "TableTransaction",
             "slate_async.tables.snapshot": "TableSnapshot",
             "slate_async.tables.versions": "TablePin",
+            "slate_async.tables.vacuum": "VacuumReport",
             "slate_async.types": "Finding RangeDelete Row",
         },
     )
@@ -386,6 +388,7 @@ __all__ = [
     "Status",
     "StreamBatch",
     "SumError",
+    "VacuumReport",
     "Table",
     "TableChange",
     "TablePin",

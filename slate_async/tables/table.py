@@ -18,6 +18,7 @@ from slate_async.tables.compact import CompactResult, compact
 from slate_async.tables.context import TableContext
 from slate_async.tables.core.append_ids import AppendId
 from slate_async.tables.core.predicate import PredicateLike
+from slate_async.tables.core.vacuum_plan import MIN_AGE_MS, RETAIN_MS, RETAIN_VERSIONS
 from slate_async.tables.explain import ScanPlan, explain
 from slate_async.tables.history import TableStatus, TableVersion
 from slate_async.tables.incoming import ArrowData
@@ -26,6 +27,7 @@ from slate_async.tables.scan import TableScan
 from slate_async.tables.scan_plan import Wanted
 from slate_async.tables.snapshot import TableSnapshot
 from slate_async.tables.transaction import TableTransaction
+from slate_async.tables.vacuum import VacuumReport, vacuum
 from slate_async.tables.versions import TablePin, find_version
 
 
@@ -258,3 +260,31 @@ class Table:
         Raises `InvalidError`, `CorruptionError`, `UnavailableError` with the outcome."""
         self._context.check()
         return await compact(self._context, target_bytes)
+
+    async def vacuum(
+        self,
+        *,
+        retain_ms: int = RETAIN_MS,
+        retain_versions: int = RETAIN_VERSIONS,
+        min_age_ms: int = MIN_AGE_MS,
+        dry_run: bool = False,
+    ) -> VacuumReport:
+        """Give up old versions, and delete what no version needs any more that is kept. Pins and tags keep theirs.
+
+        Nothing that is committed is ever lost, whatever the arguments and clocks are. A reader of a version that is
+        given up ends with `SnapshotExpiredError`, an append that took too long with `ConflictError`, not applied.
+
+        retain_ms: how old a version may be that is kept: seven days; it holds for what was the newest one then, too
+        retain_versions: so many of the newest are kept, however old; at least one is
+        min_age_ms: what was put for commits that began since then is kept: an hour. Longer ones are put again
+        dry_run: delete nothing, and say what would be
+
+        Raises `InvalidError`, `CorruptionError` if something is lost that a kept version needs, `UnavailableError`."""
+        self._context.check()
+        return await vacuum(
+            self._context,
+            retain_ms=retain_ms,
+            retain_versions=retain_versions,
+            min_age_ms=min_age_ms,
+            dry_run=dry_run,
+        )

@@ -6,6 +6,8 @@ Roles and their lines (``failed TYPE MESSAGE`` in all of them, then it goes on):
 
 * ``appender``: ``ack N``, from the append N on; each has an ``append_id``, and is repeated until it is in
 * ``deleter``: ``deleting NAME N``, then ``deleted NAME N``: all rows of an append that it saw
+* ``compactor``: ``compacted BLOCKS``, that were merged, each time that there were some
+* ``vacuum``: ``vacuumed OBJECTS``, that were deleted; it keeps nothing but the newest version
 * ``reader``: ``seen ROWS``; ``torn NAME N COUNT`` if an append is not there as a whole, nor without any row
 """
 
@@ -42,7 +44,7 @@ async def append(table: slate.Table, name: str, first: int) -> None:
     while True:
         try:
             await table.append(rows_of(name, n), append_id=(name, n))
-        except slate.UnavailableError as error:
+        except (slate.UnavailableError, slate.ConflictError) as error:
             print("failed", type(error).__name__, error, flush=True)
             continue
         print("ack", n, flush=True)
@@ -58,14 +60,40 @@ async def delete(table: slate.Table) -> None:
                 print("deleting", name, n, flush=True)
                 await table.delete((col("name") == name) & (col("n") == n))
                 print("deleted", name, n, flush=True)
-        except slate.UnavailableError as error:
+        except (slate.UnavailableError, slate.ConflictError) as error:
             print("failed", type(error).__name__, error, flush=True)
         await asyncio.sleep(0.05)
 
 
+async def compact(table: slate.Table) -> None:
+    while True:
+        try:
+            result = await table.compact()
+            if result.merges:
+                print("compacted", result.blocks_read, flush=True)
+        except slate.UnavailableError as error:
+            print("failed", type(error).__name__, error, flush=True)
+        await asyncio.sleep(random.uniform(0, 0.5))
+
+
+async def vacuum(table: slate.Table) -> None:
+    while True:
+        try:
+            report = await table.vacuum(retain_ms=0, retain_versions=1, min_age_ms=random.choice((0, 2_000)))
+            if report.objects:
+                print("vacuumed", report.objects, flush=True)
+        except slate.UnavailableError as error:
+            print("failed", type(error).__name__, error, flush=True)
+        await asyncio.sleep(random.uniform(0, 1))
+
+
 async def read(table: slate.Table) -> None:
     while True:
-        found = await count(table)
+        try:
+            found = await count(table)
+        except (slate.UnavailableError, slate.SnapshotExpiredError) as error:
+            print("failed", type(error).__name__, error, flush=True)
+            continue
         for (name, n), rows in found.items():
             if rows != ROWS:
                 print("torn", name, n, rows, flush=True)
@@ -74,7 +102,7 @@ async def read(table: slate.Table) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=("appender", "deleter", "reader"))
+    parser.add_argument("role", choices=("appender", "deleter", "compactor", "vacuum", "reader"))
     parser.add_argument("path")
     parser.add_argument("--metastore")
     parser.add_argument("--name", default="")
@@ -88,7 +116,7 @@ async def main() -> None:
         elif chosen.role == "deleter":
             await delete(table)
         else:
-            await read(table)
+            await {"compactor": compact, "vacuum": vacuum, "reader": read}[chosen.role](table)
 
 
 if __name__ == "__main__":

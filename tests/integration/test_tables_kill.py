@@ -1,4 +1,5 @@
-"""Processes that append to one table, delete from it and read it, and are killed at random, over real stores.
+"""Processes that append to one table, delete from it, merge its blocks, vacuum and read it, and are killed at random,
+over real stores.
 
 Then every acknowledged append is in once, but what was deleted; and no reader has seen a part of one.
 """
@@ -20,10 +21,13 @@ from tests.integration.processes import ChildProcess
 from tests.integration.table_worker import DATABASE, ROWS, TABLE, count
 from tests.slices import sample
 
-ROLES = (("appender", "a"), ("appender", "b"), ("appender", "c"), ("deleter", ""), ("reader", ""))
+ROLES = (("appender", "a"), ("appender", "b"), ("deleter", ""), ("compactor", ""), ("vacuum", ""), ("reader", ""))
+ROLES_FULL = (*(("appender", name) for name in "cdef"), ("deleter", ""), ("compactor", ""), *ROLES)
+"""Eight that append or delete, two that merge, one that vacuums, one that reads."""
 SECONDS = 15
 SECONDS_FULL = 180
 """Of killing."""
+BEGUN = ("ack", "seen", "deleted", "compacted", "vacuumed")
 PLACES = ["local", "s3+dynamodb"]
 
 
@@ -82,14 +86,14 @@ async def test_processes_that_are_killed_lose_nothing(
         endpoint = request.getfixturevalue("s3_endpoint")
         path, metastore = f"s3://{make_bucket(endpoint)}/lake{url_query(endpoint)}", await make_table(endpoint)
     options = [path, *(["--metastore", metastore] if metastore else [])]
-    workers = [Worker(role, name, options) for role, name in ROLES]
+    workers = [Worker(role, name, options) for role, name in (ROLES_FULL if full else ROLES)]
     kills = 0
     try:
         for worker in workers:
             await worker.start()
         for worker in workers:
             assert worker.child is not None
-            await worker.child.wait_for_line(lambda line: line.startswith(("ack", "seen", "deleted")), timeout=120)
+            await worker.child.wait_for_line(lambda line: line.startswith(BEGUN), timeout=120)
         end = time.monotonic() + (SECONDS_FULL if full else SECONDS)
         while time.monotonic() < end:
             await asyncio.sleep(rng.uniform(0.1, 1.0))
@@ -101,7 +105,11 @@ async def test_processes_that_are_killed_lose_nothing(
         for worker in workers:
             await worker.kill()
     async with slate.open_catalog(path, metastore=metastore) as catalog:
-        found = await count(await catalog.table(DATABASE, TABLE))
+        table = await catalog.table(DATABASE, TABLE)
+        found = await count(table)
+        await table.compact()
+        await table.vacuum(retain_ms=0, retain_versions=1, min_age_ms=0)
+        assert await count(table) == found
     assert list(lines_of(workers, "torn")) == []
     deleting = {(name, int(n)) for name, n in lines_of(workers, "deleting")}
     deleted = {(name, int(n)) for name, n in lines_of(workers, "deleted")}
@@ -109,6 +117,8 @@ async def test_processes_that_are_killed_lose_nothing(
     assert kills > 5
     assert len(acknowledged) > 20
     assert deleted
+    assert list(lines_of(workers, "compacted"))
+    assert list(lines_of(workers, "vacuumed"))
     assert set(found.values()) <= {ROWS}, "an append is in twice, or in part"
     assert acknowledged - deleting <= set(found), "an acknowledged append is lost"
     assert not deleted & set(found), "a deleted row came back"

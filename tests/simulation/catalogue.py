@@ -38,6 +38,7 @@ from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.play import TABLES
+from tests.simulation.scenarios.tables.upkeep import UPKEEP
 from tests.simulation.scenarios.tiny import TINY
 from tests.simulation.scenarios.transactions.scenarios import TRANSACTIONS
 from tests.simulation.scenarios.transactions.scripts import READ_BEFORE_A_LOSS
@@ -81,6 +82,7 @@ _ALL = (
     *RANGES,
     *TABLES,
     FORGOTTEN_MARK,
+    *UPKEEP,
     *WATCHES,
     *MAPS,
     DUEL,

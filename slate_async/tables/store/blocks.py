@@ -21,7 +21,7 @@ from slate_async.tables.codec.block import EncodedBlock, encode_block
 from slate_async.tables.codec.block_read import Footer, decode_columns, decode_footer, spans_of
 from slate_async.tables.codec.deletes import decode_deletes, described, encode_deletes
 from slate_async.tables.codec.merged_block import MergedBlock
-from slate_async.tables.core.names import block_key, delete_key
+from slate_async.tables.core.names import CHAIN, DATA, DELETES, block_key, delete_key, parsed_base
 from slate_async.tables.core.row_ids import RowIds
 from slate_async.tables.core.schema import TableSchema
 from slate_async.tables.store.puts import put_new
@@ -78,6 +78,19 @@ class Blocks:
         data = (await self._store.get(block.column("key")[0].as_py())).data
         key = await put_new(self._store, data, lambda token: block_key(base, token), self._runtime)
         return block.set_column(0, block.schema.field("key"), pa.array([key], pa.string()))
+
+    async def listed(self) -> dict[str, int]:
+        """All objects of the table besides heads, by name, with their sizes. Foreign ones are left out."""
+        found = {}
+        for folder in (CHAIN, DATA, DELETES):
+            async for info in self._store.list(folder):
+                if parsed_base(info.key) is not None:
+                    found[info.key] = info.size
+        return found
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are missing are no error."""
+        await self._store.delete(keys)
 
     async def read(
         self,

@@ -3,14 +3,14 @@
 At each link a reader takes the whole one beside it or itself, whichever it finds (rule T11). Contents are kept by the
 key of their newest link, so a reader that follows a table reads what is new.
 
-Rules T4, T9 and T11.
+Rules T4, T9, T10 and T11.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -32,6 +32,8 @@ from slate_async.tables.store.puts import put_new
 
 PARALLEL: Final = 16
 KEPT_CONTENTS: Final = 4
+WALKS: Final = 4
+"""Times that a chain is walked of which a link is missing."""
 
 
 class Chain:
@@ -72,7 +74,15 @@ class Chain:
 
     async def contents(self, head: Head) -> Contents:
         """All that ``head`` has. Raises `ObjectNotFoundError` if a part of the chain is not there: it was deleted, or
-        the store lost it."""
+        the store lost it.
+
+        While it is walked, a whole link may come and a vacuum delete what lies below: then it is walked again."""
+        for _ in range(WALKS - 1):
+            with contextlib.suppress(ObjectNotFoundError):
+                return await self._contents(head)
+        return await self._contents(head)
+
+    async def _contents(self, head: Head) -> Contents:
         ref = head.link
         if ref is None:
             return Contents()
@@ -96,6 +106,20 @@ class Chain:
         contents = await self._runtime.offload.run(lambda: fold(folded, onto))
         self._keep(ref.key, contents)
         return contents
+
+    async def taken(self, ref: LinkRef, listed: Container[str]) -> tuple[str, StoredLink]:
+        """What a vacuum keeps of a link, and its name: the whole one beside it, if it was ``listed`` and is read; else
+        the link (T10). Raises `ObjectNotFoundError`: it is never the end of the chain."""
+        if whole_key(ref.key) in listed and (whole := await self._read_whole(ref)) is not None:
+            return whole_key(ref.key), whole
+        try:
+            data = (await self._store.get(ref.key)).data
+        except ObjectNotFoundError:  # another vacuum relies on a whole link that came after the listing
+            whole = await self._read_whole(ref)
+            if whole is None:
+                raise
+            return whole_key(ref.key), whole
+        return ref.key, decode_link(data, ref, self._uuid)
 
     async def _walk(self, refs: Sequence[LinkRef]) -> list[StoredLink]:
         """As many of ``refs``, newest first, as there are down to a whole one, which is taken where there is one.

@@ -6,12 +6,12 @@ the very head that it extends.
 
 Ordering rule: a link is durable before a head names it.
 
-Rules T1, T2, T4, T11, T12 and T19.
+Rules T1, T2, T3, T4, T11, T12 and T19.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -112,6 +112,10 @@ class TableHeads:
     async def stored(self) -> list[VersionRef]:
         """All versions that are there, in order."""
         return await self._asked(self._metastore.versions())
+
+    async def collect(self, retained: Sequence[VersionRef], as_of: VersionRef, *, dry_run: bool = False) -> int:
+        """Delete all versions before ``as_of`` but those ``retained``; returns how many. Boundary first (T3)."""
+        return await self._asked(self._metastore.collect(retained, as_of=as_of, dry_run=dry_run))
 
     async def write(self, old: Head | None, new: Head) -> WriteOutcome[Head]:
         """See `slate_async.commits.Versions`. Raises `InternalError` for a version that must not follow ``old``."""

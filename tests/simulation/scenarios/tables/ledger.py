@@ -35,9 +35,9 @@ class Ledger:
     counts: dict[str, int] = field(default_factory=dict)
     _next: int = 0
 
-    def count(self, name: str) -> None:
-        """One more of ``name``."""
-        self.counts[name] = self.counts.get(name, 0) + 1
+    def count(self, name: str, more: int = 1) -> None:
+        """So many more of ``name``."""
+        self.counts[name] = self.counts.get(name, 0) + more
 
     def new(self, rows: int) -> Append:
         """The next append, of so many rows."""

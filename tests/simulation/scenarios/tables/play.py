@@ -45,7 +45,9 @@ FEW_MARKS = 1
 
 
 class TablesPlay:
-    """One seed's run."""
+    """One seed's run. ``lives``: of each process."""
+
+    lives = LIVES
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -69,8 +71,7 @@ class TablesPlay:
         creator = world.node("creator")
         await creator.run(self._create(creator))
         world.plan = plan
-        names = [f"process{number}" for number in range(PROCESSES)]
-        tasks = [world.loop.create_task(self._live(name), name=name) for name in names]
+        tasks = [world.loop.create_task(self._live(name), name=name) for name in self.names()]
         for task in tasks:
             await task
         world.plan = NO_FAULTS
@@ -79,6 +80,10 @@ class TablesPlay:
         await observer.run(self._finish(observer))
         return {"appends": len(self.ledger.appends), **self.ledger.counts}
 
+    def names(self) -> list[str]:
+        """Of the processes."""
+        return [f"process{number}" for number in range(PROCESSES)]
+
     async def _create(self, node: Node) -> None:
         async with self.opened(node) as catalog:
             await catalog.create_database(SHOP)
@@ -86,7 +91,7 @@ class TablesPlay:
 
     async def _live(self, name: str) -> None:
         """A process, and the next one when it ends or crashes."""
-        for _ in range(LIVES):
+        for _ in range(self.lives):
             node = self.world.node(name)
             if self.world.plan is not NO_FAULTS:
                 if self.world.rng.random() < 0.3:
