@@ -5,8 +5,8 @@ end of the chain decides what follows. A batch whose lower is before the merged 
 its name was collected and put once more by a process that slept.
 
 Ordering rules:
-* the end is found by walking from the head's upper, and counts iff a head read AFTERWARDS has not moved past where the
-  walk began (C9)
+* the end is found by walking from the head's upper, or from a link that is known, and counts iff a head read AFTERWARDS
+  has not moved past where the walk began (C9)
 * a put is acknowledged after a head read that FOLLOWS it (C8)
 
 Rules C7 to C9 of collections.
@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """From the head's upper along the chain. ``at``: the name to look up next; ``last``: the link that ends there."""
+    """Along the chain, from where it ``began``. ``at``: the name to look up next; ``last``: the link that ends there."""
 
     began: Frontier
     at: Frontier
@@ -43,6 +43,12 @@ class Walk:
     def from_head(cls, head: Area) -> Walk:
         """A walk that begins at the upper of ``head``."""
         return cls(head.upper, head.upper)
+
+    @classmethod
+    def from_link(cls, upper: Frontier) -> Walk:
+        """A walk that begins at ``upper``, where a batch of the chain was known to end. Until the merged area has moved
+        past it, that batch is one still, and no name from there on was collected."""
+        return cls(upper, upper)
 
     def past(self, link: Link, name: str) -> Walk:
         """After ``link`` was found under the name of `at`. Raises `CorruptionError` if it leads nowhere."""

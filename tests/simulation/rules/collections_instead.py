@@ -249,7 +249,8 @@ def name_of_bounds(stage: Stage, mine: Controller, bounds: Bounds) -> str:
 
 def file_of_bounds(stage: Stage, name: str) -> MergedFile:
     """No epoch is known."""
-    return MergedFile(name, name, 0, None)
+    upper = name.removesuffix(f".{'0' * 32}").rsplit("_", 1)[1]
+    return MergedFile(name, name, 0, parsed(stage, upper))
 
 
 def look_late(stage: Stage, mine: Controller, lowest: int) -> Role[Picture | None]:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from metastores.protocol import Committed
+from metastores.protocol import Committed, Conflict, Unknown
 from slate_async.collections import deletion
+from slate_async.collections.codec.description import Description
 from slate_async.collections.codec.hold import encode_hold
 from slate_async.collections.codec.life import Appends, Life
+from slate_async.collections.codec.pending import Pending
 from slate_async.collections.controller import collect, pending
 from slate_async.collections.controller.absorb import Absorption
 from slate_async.collections.controller.context import ControllerContext
@@ -22,11 +24,11 @@ from slate_async.collections.controller.sweep import Sweep
 from slate_async.collections.core import names, times
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.coverage import extend
-from slate_async.collections.core.edits import Publish
+from slate_async.collections.core.edits import Absorb, Publish, check_epoch
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.garbage import Listed, PendingEnds, Picture
 from slate_async.collections.core.holding import Handle, Hold, StoredHold, Verdict
-from slate_async.collections.core.names import MergedName, PendingName
+from slate_async.collections.core.names import COMPARE_SHARD, MergedName, PendingName
 from slate_async.collections.core.sweep import Listing
 from slate_async.collections.core.times import Times
 from slate_async.collections.life_stores import LifeStores
@@ -56,7 +58,7 @@ async def look_late(
     """C24: files are listed after the versions were read."""
     head = await context.versions.load()
     wanted = Listed(lowest, (), frozenset()).at(head)
-    versions = await context.versions.read_range(min(wanted.versions, default=head.version), head)
+    versions = await context.versions.read_range(min(wanted.versions, default=head.version), head, context.answered)
     picture = Picture.of(wanted, versions)
     if picture is None:
         return None
@@ -106,6 +108,60 @@ def damaged(handle: Handle, stored: StoredHold | None, head: Area) -> Verdict:
     return Verdict.DELETED if head.deleted else Verdict.CORRUPTED
 
 
+# ---- writers
+
+Outcome = Committed[str] | Conflict[Description] | Unknown
+
+
+async def taken_for_answered(self: PendingStore, name: PendingName, data: bytes) -> Outcome:
+    """C6: a put without an answer is taken for one that was answered yes."""
+    outcome = await _put(self, name, data)
+    return Committed("") if isinstance(outcome, Unknown) else outcome
+
+
+async def put_by_both(self: PendingStore, name: PendingName, data: bytes) -> Outcome:
+    """C7: names of compare batches say both bounds, so that two may follow the same one."""
+    if name.writer == COMPARE_SHARD:
+        name = replace(name, upper=(await self.decoded(name, data)).description.upper)
+    return await _put(self, name, data)
+
+
+async def _by_lower(self: PendingStore, name: PendingName) -> PendingName:
+    """The first batch that begins where ``name`` says."""
+    if name.writer == COMPARE_SHARD and name.upper is None and name.part is None:
+        async for found in _list(self, COMPARE_SHARD):
+            if found.name.lower == name.lower and found.name.part is None:
+                return found.name
+    return name
+
+
+async def describe_by_lower(self: PendingStore, name: PendingName) -> Description | None:
+    """C7: the first one."""
+    return await _describe(self, await _by_lower(self, name))
+
+
+async def look_by_lower(self: PendingStore, name: PendingName) -> tuple[Description, Pending | None] | None:
+    """C7: the first one."""
+    return await _look(self, await _by_lower(self, name))
+
+
+async def read_by_lower(self: PendingStore, name: PendingName) -> Pending | None:
+    """C7: the first one."""
+    return await _read(self, await _by_lower(self, name))
+
+
+async def list_by_lower(
+    self: PendingStore, writer: str | None = None, *, after: PendingName | None = None
+) -> AsyncIterator[ListedPending]:
+    """C7: who lists a chain leaves the uppers out."""
+    async for found in _list(self, writer, after=after):
+        is_chain = found.name.writer == COMPARE_SHARD
+        yield found._replace(name=replace(found.name, upper=None)) if is_chain else found
+
+
+_put, _describe, _look, _read = PendingStore.put, PendingStore.describe, PendingStore.look, PendingStore.read
+
+
 # ---- controllers
 
 
@@ -140,6 +196,16 @@ _pieces = pending.pieces
 async def ignored(self: Sweep, name: str, stored: StoredHold) -> bool:
     """C19: a lease that ran out is taken for revoked."""
     return True
+
+
+def absorbed_anywhere(self: Absorb, area: Area) -> Area | None:
+    """C21: what was absorbed is applied wherever the collection ends by now."""
+    check_epoch(area, self.epoch)
+    if self.batch.name in area.names():
+        return None
+    bounds = replace(self.batch.bounds, lower=area.upper)
+    batches = (*area.batches, replace(self.batch, bounds=bounds))
+    return area.following(batches=batches, upper=bounds.upper, last=self.last)
 
 
 def publish_without_holds(self: Publish, area: Area) -> Area | None:
@@ -196,6 +262,14 @@ async def list_described(
 
 
 _list = PendingStore.list
+
+
+async def sound_only(self: Sweep) -> dict[str, StoredHold]:
+    """C18: a hold that cannot be read keeps nothing."""
+    return {name: stored for name, stored in (await _read_all(self)).items() if not stored.damage}
+
+
+_read_all = Sweep._read_all
 
 
 # ---- lost versions

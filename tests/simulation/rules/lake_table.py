@@ -40,6 +40,11 @@ from tests.simulation.scenarios.protocol import Scenario
 _SCRIPTS = {scenario.name.removeprefix("script-collections-"): scenario for scenario in LAKE_SCRIPTS}
 LONG: dict[str, Any] = {"active_seconds": 4.0, "metastore": "server", "page_keys": 1000}
 STEADY: dict[str, Any] = {"controllers": 1, "crashes": 0.0}
+UNCHECKED = (
+    Patch(versions, "check_successor", instead.unchecked),
+    Patch(edits, "check_result", instead.unchecked),
+)
+"""Assertions that notice what a wrong edit makes before a reader does."""
 SLEEPY: dict[str, Any] = {"freezes": 0.5, "lease_ms": 100}
 
 
@@ -227,6 +232,29 @@ ROLE_SWITCHES: Sequence[Switch] = (
         lateness=2.0,
     ),
     _switch(
+        "writer-unanswered",
+        "C6",
+        "a writer of the product takes a put without an answer for one that was answered yes (definite)",
+        Patch(PendingStore, "put", lake_instead.taken_for_answered),
+        within=60,
+        appends=Appends.DEFINITE,
+        faults=1.0,
+    ),
+    _switch(
+        "store-lower-name",
+        "C7",
+        "a compare name says both bounds, to the product as well",
+        Patch(PendingStore, "put", lake_instead.put_by_both),
+        Patch(PendingStore, "describe", lake_instead.describe_by_lower),
+        Patch(PendingStore, "look", lake_instead.look_by_lower),
+        Patch(PendingStore, "read", lake_instead.read_by_lower),
+        Patch(PendingStore, "list", lake_instead.list_by_lower),
+        within=40,
+        appends=Appends.COMPARE,
+        copies=2,
+        names=2,
+    ),
+    _switch(
         "controller-straddle",
         "C7",
         "a controller of the product takes batches of a chain wherever they begin (compare)",
@@ -311,6 +339,24 @@ ROLE_SWITCHES: Sequence[Switch] = (
         script="slow-reader",
     ),
     _switch(
+        "controller-absorb-cond",
+        "C21",
+        "a controller of the product applies what it absorbed wherever the collection ends by now",
+        Patch(edits.Absorb, "apply", lake_instead.absorbed_anywhere),
+        *UNCHECKED,
+        within=20,
+        script="absorbed-twice",
+    ),
+    _switch(
+        "controller-merge-cond",
+        "C21",
+        "a controller of the product applies a merge whose inputs are not there any more",
+        Patch(edits, "find_neighbours", instead.find_somewhere),
+        *UNCHECKED,
+        within=20,
+        script="merged-twice-over",
+    ),
+    _switch(
         "controller-resolve",
         "C22",
         "a controller of the product takes a commit that was not answered for settled",
@@ -342,6 +388,14 @@ ROLE_SWITCHES: Sequence[Switch] = (
         Patch(edits.Publish, "apply", lake_instead.publish_without_holds),
         within=20,
         script="unread",
+    ),
+    _switch(
+        "controller-damaged-holds",
+        "C18",
+        "a controller of the product leaves out holds that it cannot read",
+        Patch(Sweep, "_read_all", lake_instead.sound_only),
+        within=20,
+        script="damaged-holds",
     ),
     _switch(
         "controller-list-again",

@@ -336,7 +336,7 @@ def file_of_merged(stage: Stage, name: str) -> MergedFile:
     """What a name says: C23."""
     parsed = names.parse_merged(name, stage.kind)
     assert parsed is not None
-    return MergedFile(name, name, parsed.epoch, names.known(parsed.upper))
+    return MergedFile(name, name, parsed.epoch, parsed.upper)
 
 
 def read_versions(stage: Stage, wanted: Wanted) -> Role[Picture | None]:

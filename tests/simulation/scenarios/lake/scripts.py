@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slate_async.collections import deletion
 from slate_async.collections.codec.life import Appends
 from slate_async.collections.core.edits import Tombstone
 from slate_async.collections.core.errors import LeaseLostError, UpperMismatchError
-from slate_async.collections.reader.handle import open_reader
+from slate_async.collections.reader.critical import open_critical
+from slate_async.collections.reader.handle import ReadHandle, open_reader
 from slate_async.collections.reader.listen import Listener
 from slate_async.collections.writer.writer import open_writer
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
+from tests.simulation.scenarios.lake.commit_scripts import COMMIT_SCRIPTS
 from tests.simulation.scenarios.lake.estate import Row, contents_of
 from tests.simulation.scenarios.lake.lost_scripts import LOST_SCRIPTS
 from tests.simulation.scenarios.lake.stage import LakeStage, lake_script
 from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.store import StoredObject
 
 
 async def restarted_listener(stage: LakeStage) -> None:
@@ -346,6 +350,34 @@ async def deleted_under_a_reader(stage: LakeStage) -> None:
     looking.result()
 
 
+async def damaged_holds(stage: LakeStage) -> None:
+    """The bytes of two holds are damaged, and restored from a backup after all others have given up what these keep."""
+    keeper, writer = await stage.controller(), await stage.writer("w0")
+    await stage.append(writer, 0, 8)
+    await stage.rounds(keeper, 1)
+    slow, owner = stage.world.node("slow"), stage.world.node("owner")
+    reader = await slow.run(open_reader(stage.estate.stores(slow).reading()))
+    pin = await owner.run(open_critical(stage.estate.stores(owner).reading(), "billing"))
+    slow.freeze()
+    objects = stage.world.cloud.store.objects
+    backup = {key: found for key, found in objects.items() if key.endswith("/hold")}
+    for key, found in backup.items():
+        objects[key] = StoredObject(replace(found.info, etag=f"damaged {found.info.etag}"), found.data[:-1] + b"?")
+    await stage.give_up(await stage.reader("fast"), 9)
+    await stage.append(writer, 8, 10)
+    await stage.rounds(keeper, 6)
+    objects.update(backup)
+    slow.thaw()
+    for node, handle in ((slow, reader), (owner, await owner.run(pin.reader()))):
+        await node.run(_read(stage, handle, 7))
+
+
+async def _read(stage: LakeStage, reader: ReadHandle, as_of: int) -> None:
+    """It must be the truth."""
+    async with await reader.snapshot(as_of) as snapshot:
+        await stage.compare(snapshot)
+
+
 LAKE_SCRIPTS: Sequence[Scenario] = (
     lake_script("restarted-listener", Appends.DEFINITE, restarted_listener),
     lake_script("lost-while-it-waits", Appends.DEFINITE, lost_while_it_waits),
@@ -365,5 +397,7 @@ LAKE_SCRIPTS: Sequence[Scenario] = (
     lake_script("clones-in-a-row", Appends.DEFINITE, clones_in_a_row),
     lake_script("walk-overtaken", Appends.COMPARE, walk_overtaken),
     lake_script("deleted-under-a-reader", Appends.COMPARE, deleted_under_a_reader),
+    lake_script("damaged-holds", Appends.DEFINITE, damaged_holds),
+    *COMMIT_SCRIPTS,
     *LOST_SCRIPTS,
 )

@@ -191,3 +191,24 @@ async def test_a_deletion_is_told_with_the_outcome(lake: Lake) -> None:
     with pytest.raises(ClosedError) as raised:
         await writer.append([], upper=30)
     assert raised.value.outcome == "not_applied"
+
+
+async def test_who_came_second_looks_only_at_what_is_new(lake: Lake) -> None:
+    """However much is pending: else one that is ahead stays so, and the others never append."""
+    ahead, behind = await lake.writer(COMPARE), await lake.writer(COMPARE)
+    for time in range(20):
+        await ahead.append(row("a", time), upper=time + 1)
+    with pytest.raises(UpperMismatchError):
+        await behind.append(row("b", 0), lower=0, upper=1)
+    await ahead.append(row("a", 20), upper=21)
+    lake.store.gets.clear()
+    with pytest.raises(UpperMismatchError) as raised:
+        await behind.append(row("b", 20), lower=20, upper=21)
+    assert raised.value.upper == frontier(21)
+    looked = [key for key in lake.store.gets if key.startswith("pending_batches/")]
+    assert looked == [str(PendingName("main", frontier(at), None)) for at in (20, 21)]
+    await lake.absorb(frontier(21), collect="main")
+    await ahead.append(row("a", 21), upper=22)
+    with pytest.raises(UpperMismatchError) as raised:  # the head has gone past what it knew
+        await behind.append(row("b", 21), lower=21, upper=23)
+    assert raised.value.upper == frontier(22)
