@@ -18,7 +18,7 @@ from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.acknowledged import AcknowledgedBatches
 from slate_async.collections.store.holds import HoldStore
-from slate_async.collections.store.merged import first_merged, list_merged
+from slate_async.collections.store.merged import first_merged, list_merged, read_uppers
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
@@ -144,6 +144,7 @@ class LifeStores:
             max_pending=self.settings.max_pending,
             part_bytes=self.settings.part_bytes,
             merged_files=partial(list_merged, self.store, self.schema),
+            read_uppers=partial(read_uppers, self.store, self.schema),
             acknowledged=self.acknowledged,
             pokes=self.pokes,
         )

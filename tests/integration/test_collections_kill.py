@@ -52,6 +52,7 @@ SETTINGS = {
 SECONDS = 20
 SECONDS_FULL = 180
 """Of killing."""
+REST_SECONDS = 240
 PLACES = [
     ("local", "definite"),
     ("s3+dynamodb", "compare"),
@@ -283,13 +284,20 @@ async def check_rest(collection: slate.Collection, path: str, metastore: str | N
         await fill_gaps(collection)
     held = await collection.critical("billing")
     await held.expire()
-    async with collection.controller(background=False) as controller, asyncio.timeout(120):
-        while True:
-            await controller.settle()
-            report = await controller.round()
-            if not report.held_back.since_by and not report.changed:
-                break
-            await asyncio.sleep(0.2)
+    reports: list[object] = []
+    async with collection.controller(background=False) as controller:
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                while True:
+                    await controller.settle()
+                    reports.append(report := await controller.round())
+                    if not report.held_back.since_by and not report.changed:
+                        break
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            pytest.fail(
+                f"it never came to rest, in {len(reports)} rounds: {reports[-3:]}, {await collection.inspect()}"
+            )
     async with collection._stores() as stores:
         head = await stores.versions.load()
         assert [ref.version for ref in await stores.versions.stored()] == [head.version]

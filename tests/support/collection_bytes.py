@@ -105,6 +105,9 @@ INDEX = Index(
     ),
     byte_updates((b"a", 0, 1), (b"f", 0, 1), (b"f", 0, 1), (b"x", 0, 1)).select(["data"]),
 )
+HASHED_UPPER = "+".join(f"{number}.{40 - 2 * number}" for number in range(16))
+"""Of a frontier that takes too long a name."""
+HASHED_INDEX = replace(INDEX, hashed_upper=HASHED_UPPER)
 LIFE = Life(COLLECTION, 1, LifeState.OPEN, BYTES, Appends.DEFINITE)
 CREATED_LIFE = replace(LIFE, created_ms=1_790_000_000_123)
 COLUMNS_LIFE = Life(OTHER_COLLECTION, 4, LifeState.DELETED, ORDERS, Appends.COMPARE)
@@ -190,6 +193,12 @@ SAMPLES: dict[str, Sample] = {
     "pending-index-shared": _pending(SHARED, None, BYTES),
     "pending-part": _pending(PART, UPDATES, BYTES),
     "index": Sample(INDEX, lambda: encode_index(INDEX), lambda data: decode_index(data, BYTES, object_name="i"), False),
+    "index-hashed": Sample(
+        HASHED_INDEX,
+        lambda: encode_index(HASHED_INDEX),
+        lambda data: decode_index(data, BYTES, object_name="i"),
+        False,
+    ),
     "version": Sample(AREA, lambda: encode_version(AREA), lambda data: decode_version(data, 12, U64, object_name="v")),
     "version-tombstone": Sample(
         PAIR_AREA, lambda: encode_version(PAIR_AREA), lambda data: decode_version(data, 1, PAIRS, object_name="v")

@@ -29,11 +29,13 @@ class Index:
     """What a batch consists of.
 
     edges: data columns; rows 2i and 2i + 1 are the first and the last data of part i
+    hashed_upper: what its name has a hash of, in place of the batch's upper
     unknown: fields of newer versions, kept as they are
     """
 
     parts: tuple[PartRef, ...]
     edges: pa.RecordBatch
+    hashed_upper: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property
@@ -48,8 +50,14 @@ def encode_index(index: Index) -> bytes:
         raise InvalidError(f"a batch has at most {MAX_PARTS} parts, not {len(index.parts)}")
     if index.edges.num_rows != 2 * len(index.parts):
         raise InvalidError(f"{index.edges.num_rows} edges do not fit {len(index.parts)} parts")
-    packed = [pack_part(part) for part in index.parts]
-    return ENVELOPE.seal(Kind.INDEX, {**index.unknown, "parts": packed, "edges": index.edges.serialize().to_pybytes()})
+    fields: dict[str, Any] = {
+        **index.unknown,
+        "parts": [pack_part(part) for part in index.parts],
+        "edges": index.edges.serialize().to_pybytes(),
+    }
+    if index.hashed_upper is not None:
+        fields["upper"] = index.hashed_upper
+    return ENVELOPE.seal(Kind.INDEX, fields)
 
 
 def decode_index(data: Buffer, schema: UpdateSchema, *, object_name: str) -> Index:
@@ -65,4 +73,7 @@ def decode_index(data: Buffer, schema: UpdateSchema, *, object_name: str) -> Ind
             raise ValueError(str(error)) from error
         if edges.num_rows != 2 * len(parts):
             raise ValueError(f"{edges.num_rows} edges do not fit {len(parts)} parts")
-    return Index(parts, edges, MappingProxyType(body) if body else no_fields())
+        upper = body.pop("upper", None)
+        if not (upper is None or isinstance(upper, str)):
+            raise ValueError(f"{upper!r} is no upper")
+    return Index(parts, edges, upper, MappingProxyType(body) if body else no_fields())

@@ -21,6 +21,8 @@ from slate_async.collections.codec.parts import PartRef, Section
 from slate_async.collections.core.slices import slices_within
 from slate_async.collections.core.updates import UpdateSchema
 
+HASHED_UPPER = "slate.upper"
+"""In a footer's key-value metadata."""
 GROUP_ROWS = 1 << 16
 GROUP_BYTES = 16 << 20
 """Of updates in memory; rows so long that `GROUP_ROWS` of them have more are fewer in a row group."""
@@ -35,10 +37,13 @@ class Encoded:
 
 
 class MergedEncoder:
-    """Makes one Parquet object of sorted updates, which come in any number of batches."""
+    """Makes one Parquet object of sorted updates, which come in any number of batches.
 
-    def __init__(self, schema: UpdateSchema) -> None:
+    hashed_upper: what the object's name has a hash of, in place of its upper; the footer says it"""
+
+    def __init__(self, schema: UpdateSchema, hashed_upper: str | None = None) -> None:
         self._schema = schema
+        self._hashed_upper = hashed_upper
         self._sink = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
             self._sink,
@@ -73,6 +78,8 @@ class MergedEncoder:
         """The object. No more rows can be added."""
         if self._waiting_rows:
             self._write(self._waiting_rows)
+        if self._hashed_upper is not None:
+            self._writer.add_key_value_metadata({HASHED_UPPER: self._hashed_upper})
         self._writer.close()
         data = self._sink.getvalue()
         footer = pq.read_metadata(pa.BufferReader(data))
@@ -95,9 +102,9 @@ def group_slices(updates: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return slices_within(updates, GROUP_ROWS, GROUP_BYTES)
 
 
-def encode_merged(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema) -> Encoded:
-    """Sorted ``updates`` as one object."""
-    encoder = MergedEncoder(schema)
+def encode_merged(updates: pa.RecordBatch | pa.Table, schema: UpdateSchema, hashed_upper: str | None = None) -> Encoded:
+    """Sorted ``updates`` as one object; ``hashed_upper`` as for a `MergedEncoder`."""
+    encoder = MergedEncoder(schema, hashed_upper)
     for batch in updates.to_batches() if isinstance(updates, pa.Table) else [updates]:
         encoder.add(batch)
     return encoder.finish()

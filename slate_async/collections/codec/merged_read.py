@@ -12,12 +12,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slate_async.collections.codec.merged import sections_of
+from slate_async.collections.codec.merged import HASHED_UPPER, sections_of
 from slate_async.collections.codec.merged_types import stored_schema, with_schema
 from slate_async.collections.codec.parts import PartRef, Section, check_bytes
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.types import Buffer
+
+MAGIC = b"PAR1"
+END_BYTES = 8
+"""The length of the footer, and `MAGIC`."""
 
 
 def decode_merged(data: Buffer, part: PartRef, schema: UpdateSchema, *, object_name: str) -> pa.Table:
@@ -39,6 +43,25 @@ def with_sections(data: Buffer, part: PartRef, *, object_name: str) -> PartRef:
         raise CorruptionError(f"no Parquet: {error}", object_name=object_name) from error
     _check_rows(sum(section.rows for section in sections), part.rows, object_name)
     return replace(part, sections=sections)
+
+
+def footer_of(end: bytes, nbytes: int, *, object_name: str) -> slice:
+    """Where the footer is of an object of ``nbytes``; ``end``: its last `END_BYTES`. Raises `CorruptionError`."""
+    length = int.from_bytes(end[:4], "little") + END_BYTES
+    if end[4:] != MAGIC or length > nbytes:
+        raise CorruptionError("no Parquet: it does not end as one", object_name=object_name, offset=nbytes - len(end))
+    return slice(nbytes - length, nbytes)
+
+
+def hashed_upper(footer: bytes, *, object_name: str) -> str | None:
+    """What ``footer`` says that the name of its object has a hash of; ``None`` if it does not say. Nothing names these
+    bytes: that hash shows whether they are right. Raises `CorruptionError`."""
+    try:
+        found = pq.read_metadata(pa.BufferReader(pa.py_buffer(footer))).metadata
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptionError(f"no Parquet: {error}", object_name=object_name) from error
+    text: bytes | None = None if found is None else found.get(HASHED_UPPER.encode())
+    return None if text is None else text.decode(errors="replace")
 
 
 class MergedFile:

@@ -23,7 +23,7 @@ from slate_async.collections.core import garbage
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.garbage import Garbage, Listed, PendingFile, Picture
 from slate_async.collections.core.names import HashedFrontier
-from slate_async.collections.store.merged import list_merged
+from slate_async.collections.store.merged import list_merged, read_uppers
 from slate_async.errors import UnavailableError
 
 DELETES_AT_ONCE = 500
@@ -53,6 +53,9 @@ async def collect(
     picture = await look(context, lowest, flights, known)
     if picture is None:
         return Collected(complete=False)  # somebody else collects: C24
+    if unread := picture.unread(epoch):  # C30
+        read = partial(read_uppers, context.store, context.schema, unread)
+        picture = picture.after_reading(await context.answered("a look at merged files", read))
     files = await pending_files(context)
     dead_pending = list(picture.dead_pending(files))
     dead_merged = list(picture.dead_merged(epoch))
@@ -110,7 +113,7 @@ async def _versions(
     start = first
     while start in known:
         start += 1
-    read = await context.answered("a read of versions", lambda: context.versions.read_range(start, head))
+    read = await context.versions.read_range(start, head, context.answered)
     found = {**known, **read}
     for version, area in sorted(read.items())[: max(KNOWN_VERSIONS - len(known), 0)]:
         if area is not None:

@@ -16,9 +16,9 @@ from slate_async.collections.controller.context import ControllerContext
 from slate_async.collections.controller.pending import list_pending
 from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import PendingEnds, find_lost, is_beyond
+from slate_async.collections.core.garbage import PendingEnds, beyond, find_lost
 from slate_async.collections.core.names import COMPARE_SHARD, PendingName
-from slate_async.collections.store.merged import list_merged, lost_version
+from slate_async.collections.store.merged import list_merged, lost_version, read_uppers
 
 LOOKS = 10
 
@@ -30,10 +30,13 @@ async def check_not_lost(context: ControllerContext) -> None:
     for _ in range(LOOKS):
         files = await context.answered("a listing of merged files", partial(list_merged, context.store, context.schema))
         head = await context.answered("a read of the head", context.versions.load)
-        if not any(is_beyond(file, head.upper) for file in files):
+        files = beyond(files, head)
+        if not files:
             return
+        read = partial(read_uppers, context.store, context.schema, files)
+        files = await context.answered("a look at merged files", read)
         ends = await _ends(context, head.upper)
-        lost = find_lost(files, head.upper, ends)
+        lost = find_lost(files, head, ends)
         if lost is None:
             return
         if (await context.answered("a read of the head", context.versions.load)).version == head.version:

@@ -13,12 +13,13 @@ Rules C5, C7, C17, C18 and C22 to C25, C27 and C30 of collections.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from slate_async.collections.core import chain
 from slate_async.collections.core.area import Area
 from slate_async.collections.core.frontier import Frontier
+from slate_async.collections.core.names import HashedFrontier, NamedFrontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,13 @@ class MergedFile:
     """An object of the merged area.
 
     batch: the name of its batch, which differs from its own if it is a part
-    upper: of its batch, as the name says it; ``None`` where that has a hash in its place
+    upper: of its batch, as the name says it, or as the object does if that has a hash in its place
     """
 
     key: str
     batch: str
     epoch: int
-    upper: Frontier | None
+    upper: NamedFrontier
     nbytes: int = 0
 
 
@@ -146,15 +147,29 @@ class Picture:
             return Why.STALE if chain.is_dead(file.lower, self.cut_off) else None
         return Why.MERGED if file.upper <= self.cut_off else None
 
-    def dead_merged(self, epoch: int) -> Iterator[Garbage]:
-        """C22, C23, C30: files that no needed version names. Those in flight stay, those of epochs above ``epoch``, the
-        own one, and those that end beyond the head."""
+    def unnamed(self, epoch: int) -> Iterator[MergedFile]:
+        """C22, C23: files that no needed version names. Those in flight are left out, and those of epochs above
+        ``epoch``, the own one."""
         for file in self.listed.files:
             if file.batch in self.active or is_in_flight(file, self.listed.in_flight) or is_later(file, epoch):
                 continue
-            if is_beyond(file, self.head.upper):
-                continue
-            yield Garbage(file.key, Why.UNREACHABLE, file.nbytes)
+            yield file
+
+    def dead_merged(self, epoch: int) -> Iterator[Garbage]:
+        """C30: those of them that end at or below the head."""
+        for file in self.unnamed(epoch):
+            if not is_beyond(file, self.head.upper):
+                yield Garbage(file.key, Why.UNREACHABLE, file.nbytes)
+
+    def unread(self, epoch: int) -> list[MergedFile]:
+        """C30: those of them that must be read, for their names do not say where they end."""
+        return [file for file in self.unnamed(epoch) if is_unread(file, self.head.upper)]
+
+    def after_reading(self, files: Iterable[MergedFile]) -> Picture:
+        """With what `unread` files say of themselves."""
+        read = {file.key: file for file in files}
+        listed = replace(self.listed, files=tuple(read.get(file.key, file) for file in self.listed.files))
+        return replace(self, listed=listed)
 
     def old_versions(self, stored: Iterable[tuple[int, str]]) -> Iterator[Garbage]:
         """C27: versions below the lowest needed one, oldest first; ``stored``: number and key. They go last."""
@@ -186,8 +201,21 @@ def is_later(file: MergedFile, epoch: int) -> bool:
 
 
 def is_beyond(file: MergedFile, head: Frontier) -> bool:
-    """C30: whether ``file`` ends beyond the upper of the ``head``, so a version that is not there may have named it."""
-    return file.upper is not None and not file.upper <= head
+    """C30: whether ``file`` ends beyond the upper of the ``head``, so a version that is not there may have named it.
+    One of which that is not known may."""
+    return is_unread(file, head) if isinstance(file.upper, HashedFrontier) else not file.upper <= head
+
+
+def is_unread(file: MergedFile, head: Frontier) -> bool:
+    """C30: whether the name of ``file`` does not say if it ends beyond the upper of the ``head``."""
+    return isinstance(file.upper, HashedFrontier) and not head.is_done
+
+
+def beyond(files: Iterable[MergedFile], head: Area) -> list[MergedFile]:
+    """C30: those of ``files`` that end beyond the upper of the ``head``, or do not say whether they do. What it names
+    does not."""
+    named = head.names()
+    return [file for file in files if file.batch not in named and is_beyond(file, head.upper)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +234,10 @@ class PendingEnds:
         return upper <= self.reach if self.links is None else upper in self.links
 
 
-def find_lost(files: Iterable[MergedFile], head: Frontier, ends: PendingEnds) -> MergedFile | None:
+def find_lost(files: Iterable[MergedFile], head: Area, ends: PendingEnds) -> MergedFile | None:
     """C30: of ``files``, listed before the ``head`` was read and ``ends`` were found, one that a version named which is
     not there: it ends beyond the head, and no batch that is pending explains that."""
-    beyond = (file for file in files if is_beyond(file, head))
-    return next((file for file in beyond if file.upper is not None and not ends.explain(file.upper)), None)
+    for file in beyond(files, head):
+        if isinstance(file.upper, Frontier) and not ends.explain(file.upper):
+            return file
+    return None

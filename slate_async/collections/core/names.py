@@ -181,8 +181,22 @@ def frontier_name(frontier: NamedFrontier) -> str:
         return str(DONE)
     if len(frontier.elements[0]) == 1:
         return f"{frontier.elements[0][0]:020}"
-    text = "+".join(".".join(map(str, element)) for element in frontier.elements)
+    text = _text(frontier)
     return text if len(text) <= LONGEST_FRONTIER else frontier_name(HashedFrontier.of(text))
+
+
+def hashed_text(frontier: NamedFrontier) -> str | None:
+    """What names have a hash of in place of ``frontier``; ``None`` if they say it, or if it is not known."""
+    if isinstance(frontier, HashedFrontier) or frontier.is_done or len(frontier.elements[0]) == 1:
+        return None
+    text = _text(frontier)
+    return text if len(text) > LONGEST_FRONTIER else None
+
+
+def from_hashed_text(text: str, hashed: HashedFrontier, kind: TimeKind) -> Frontier | None:
+    """The frontier that `hashed_text` gave ``text`` for; ``None`` if ``hashed`` is the hash of anything else."""
+    found = _parse_frontier(text, kind) if HashedFrontier.of(text) == hashed else None
+    return found if isinstance(found, Frontier) else None
 
 
 def is_name(name: str) -> bool:
@@ -197,9 +211,8 @@ def check_name(name: str, of: str) -> str:
     return name
 
 
-def known(frontier: NamedFrontier) -> Frontier | None:
-    """The frontier that a name says; ``None`` if it has a hash in its place."""
-    return frontier if isinstance(frontier, Frontier) else None
+def _text(frontier: Frontier) -> str:
+    return "+".join(".".join(map(str, element)) for element in frontier.elements)
 
 
 def _parse_frontier(text: str, kind: TimeKind) -> NamedFrontier | None:

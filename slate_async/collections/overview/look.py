@@ -15,12 +15,13 @@ from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.chain import is_dead
 from slate_async.collections.core.coverage import extend
 from slate_async.collections.core.frontier import Frontier, meet_all
-from slate_async.collections.core.garbage import Listed, MergedFile, PendingFile, Picture
+from slate_async.collections.core.garbage import Listed, PendingFile, Picture
 from slate_async.collections.core.holding import StoredHold
-from slate_async.collections.core.names import PendingName, known
+from slate_async.collections.core.names import PendingName
 from slate_async.collections.overview.views import GarbageView, HoldView, LayerBatch, Overview, Shard
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.reader.follow import PendingBatch, follower
+from slate_async.collections.store.merged import read_uppers
 from slate_async.collections.verify.listing import Listing, list_all
 from slate_async.errors import CorruptionError
 from slate_async.runtime.concurrent import map_bounded
@@ -76,15 +77,18 @@ async def _picture(
     lowest = garbage.lowest_needed(head, [version for version in held if version is not None])
     if damaged:
         return lowest, None
-    files = tuple(MergedFile(key, str(name), name.epoch, known(name.upper)) for key, name, _ in listing.merged)
-    wanted = Listed(lowest, files, frozenset()).at(head)
+    wanted = Listed(lowest, tuple(listing.files()), frozenset()).at(head)
     try:
-        versions = await context.answered(
-            "a read of versions", lambda: context.versions.read_range(max(lowest, 1), head)
-        )
+        versions = await context.versions.read_range(max(lowest, 1), head, context.answered)
     except CorruptionError:
         return lowest, None
-    return lowest, Picture.of(wanted, versions)
+    picture = Picture.of(wanted, versions)
+    if picture is not None and (unread := picture.unread(head.epoch)):
+        files = await context.answered(
+            "a look at merged files", lambda: read_uppers(context.store, context.schema, unread)
+        )
+        picture = picture.after_reading(files)
+    return lowest, picture
 
 
 def _layer(batch: MergedBatch, head: Area, nbytes: int) -> LayerBatch:

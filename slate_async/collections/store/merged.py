@@ -24,20 +24,28 @@ from slate_async.codec.arrays import number_array
 from slate_async.codec.checksum import crc32c
 from slate_async.collections.codec.index import Index, decode_index, encode_index
 from slate_async.collections.codec.merged import Encoded, MergedEncoder, group_slices
-from slate_async.collections.codec.merged_read import MergedFile, section_span, with_sections
+from slate_async.collections.codec.merged_read import (
+    END_BYTES,
+    MAGIC,
+    MergedFile,
+    footer_of,
+    hashed_upper,
+    section_span,
+    with_sections,
+)
 from slate_async.collections.codec.parts import MAX_PARTS, PartRef, check_bytes
 from slate_async.collections.core import names
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.garbage import MergedFile as ListedFile
 from slate_async.collections.core.garbage import PendingEnds
-from slate_async.collections.core.names import MergedName
+from slate_async.collections.core.names import HashedFrontier, MergedName
 from slate_async.collections.core.slices import one_batch
 from slate_async.collections.core.updates import UpdateSchema
 from slate_async.collections.store.spans import read_span
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.prefixed import whole_key
-from slate_async.objectstore.protocol import ObjectStore
-from slate_async.runtime.concurrent import ahead
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.concurrent import ahead, map_bounded
 from slate_async.runtime.protocol import Offload
 
 T = TypeVar("T")
@@ -45,6 +53,8 @@ PART_BYTES = 32 << 20
 """A part ends with the row group that takes it there."""
 FETCH_BYTES = 8 << 20
 """Row groups that follow one another are read together, up to so many bytes."""
+FILES_AT_ONCE = 16
+"""Whose names do not say where they end."""
 
 
 class Stored(NamedTuple):
@@ -73,7 +83,8 @@ class MergedWriter:
         self._name = name
         self._offload = offload
         self._part_bytes = part_bytes
-        self._encoder = MergedEncoder(schema)
+        self._hashed_upper = names.hashed_text(name.upper)
+        self._encoder = MergedEncoder(schema, self._hashed_upper)
         self._waiting: Encoded | None = None  # the first part, until it is known not to be the only one
         self._parts: list[PartRef] = []
         self._edges: list[pa.RecordBatch] = []
@@ -99,7 +110,7 @@ class MergedWriter:
         if not self._parts:
             raise InvalidError(f"{self._name} has no rows: a batch without rows has no object")
         edges = one_batch(self._edges, self._schema.data)
-        index = Index(tuple(self._parts), edges)
+        index = Index(tuple(self._parts), edges, self._hashed_upper)
         data = await self._offload.run(partial(encode_index, index))
         await self._store.put(str(self._name), data)
         return Stored(index.rows, len(data), crc32c(data), len(self._parts))
@@ -117,7 +128,7 @@ class MergedWriter:
             return
         encoded = await self._offload.run(self._encoder.finish)
         self._edges.append(self._last)
-        self._encoder, self._last = MergedEncoder(self._schema), None
+        self._encoder, self._last = MergedEncoder(self._schema, self._hashed_upper), None
         if self._parts:
             await self._put_part(encoded)
         else:
@@ -283,8 +294,34 @@ async def list_merged(store: ObjectStore, schema: UpdateSchema) -> list[ListedFi
         name = names.parse_merged(info.key, schema.kind)
         if name is not None:
             batch = str(replace(name, part=None))
-            found.append(ListedFile(info.key, batch, name.epoch, names.known(name.upper), info.size))
+            found.append(ListedFile(info.key, batch, name.epoch, name.upper, info.size))
     return found
+
+
+async def read_uppers(store: ObjectStore, schema: UpdateSchema, files: Sequence[ListedFile]) -> list[ListedFile]:
+    """``files`` with what they say themselves, where a name has a hash in place of the upper (C30). One that is missing
+    or damaged stays as it is. Raises `UnavailableError`."""
+
+    async def one(file: ListedFile) -> ListedFile:
+        if not isinstance(file.upper, HashedFrontier):
+            return file
+        try:
+            text = await _hashed_upper(store, schema, file)
+        except (ObjectNotFoundError, CorruptionError, InvalidError):
+            return file
+        upper = None if text is None else names.from_hashed_text(text, file.upper, schema.kind)
+        return file if upper is None else replace(file, upper=upper)
+
+    return await map_bounded(one, files, FILES_AT_ONCE)
+
+
+async def _hashed_upper(store: ObjectStore, schema: UpdateSchema, file: ListedFile) -> str | None:
+    where = whole_key(store, file.key)
+    end = await read_span(store, file.key, slice(max(file.nbytes - END_BYTES, 0), file.nbytes))
+    if end[-len(MAGIC) :] == MAGIC:
+        footer = await read_span(store, file.key, footer_of(end, file.nbytes, object_name=where))
+        return hashed_upper(footer, object_name=where)
+    return decode_index((await store.get(file.key)).data, schema, object_name=where).hashed_upper
 
 
 async def first_merged(store: ObjectStore, schema: UpdateSchema) -> str | None:

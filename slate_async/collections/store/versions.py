@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
 from slate_async.collections.codec.version import decode_version, encode_version
@@ -20,10 +20,19 @@ from slate_async.collections.core.times import TimeKind
 from slate_async.commits import CommitLoop, WriteOutcome
 from slate_async.errors import CorruptionError, InternalError, said_by
 from slate_async.metastore_errors import translated
+from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
 T = TypeVar("T")
+READS_AT_ONCE = 16
+
+
+class Answered(Protocol):
+    """Repeats a call that changes nothing, within a deadline; the first argument says what it is, for errors."""
+
+    def __call__(self, what: str, call: Callable[[], Awaitable[T]], /) -> Awaitable[T]:
+        """What it gives. Raises `UnavailableError` past the deadline."""
 
 
 async def no_files() -> str | None:
@@ -123,13 +132,21 @@ class AreaVersions:
             return Unknown(f"no answer to the commit of version {new.version} of {self.name}: {outcome.cause}")
         return outcome
 
-    async def read_range(self, first: int, head: Area) -> dict[int, Area | None]:
-        """The versions from ``first`` to the one before ``head``; ``None`` for one that is not there (C24)."""
+    async def read_range(self, first: int, head: Area, answered: Answered) -> dict[int, Area | None]:
+        """The versions from ``first`` to the one before ``head``; ``None`` for one that is not there (C24).
+
+        There may be thousands of them, which a hold retains: some are read at a time, each within its own deadline"""
         wanted = range(max(first, 1), head.version)
         if not wanted:
             return {}
-        stored = {ref.version: ref for ref in await self.stored()}
-        return {version: await self.read(stored[version]) if version in stored else None for version in wanted}
+        stored = {ref.version: ref for ref in await answered("a listing of versions", self.stored)}
+
+        async def one(version: int) -> Area | None:
+            if version not in stored:
+                return None
+            return await answered(f"a read of version {version}", lambda: self.read(stored[version]))
+
+        return dict(zip(wanted, await map_bounded(one, wanted, READS_AT_ONCE), strict=True))
 
     async def stored(self) -> list[VersionRef]:
         """All versions that are there, in order. Raises `CorruptionError`, `UnavailableError`."""

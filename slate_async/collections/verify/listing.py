@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from metastores.names import MERGED_AREAS
 from slate_async.collections.core import names
+from slate_async.collections.core.garbage import MergedFile
 from slate_async.collections.core.names import MergedName
 from slate_async.collections.reader.context import ReaderContext
 from slate_async.collections.store.pending import Listed
@@ -25,6 +26,10 @@ class Listing:
     pending: list[Listed] = field(default_factory=list)
     holds: dict[str, int] = field(default_factory=dict)
     foreign: list[tuple[str, int]] = field(default_factory=list)
+
+    def files(self) -> list[MergedFile]:
+        """The merged ones, as garbage is judged by."""
+        return [MergedFile(key, str(name), name.epoch, name.upper, size) for key, name, size in self.merged]
 
 
 async def list_all(context: ReaderContext) -> Listing:

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import PendingEnds
-from slate_async.collections.core.names import known
+from slate_async.collections.core.garbage import MergedFile, PendingEnds, find_lost, is_beyond
+from slate_async.collections.core.names import HashedFrontier
 from slate_async.collections.reader.context import ReaderContext
+from slate_async.collections.store.merged import read_uppers
 from slate_async.collections.verify.holds import broken, passed, read_holds
 from slate_async.collections.verify.keeping import Keeping
 from slate_async.collections.verify.listing import Listing, list_all
@@ -84,8 +85,9 @@ class _Verification:
             findings += broken(head, before, (await read_holds(context)).stored)
             notes += passed(head, before)
             late = await context.head()
-            notes += _unnamed(listing, versions, late)
-            lost = _lost(listing, versions, late, pending)
+            unnamed = await self._unnamed(listing, versions, late)
+            notes += [_why_unnamed(file, late) for file in unnamed]
+            lost = _lost(unnamed, late, pending)
             await keeping.check()
             findings += lost
             findings += versions.missing
@@ -122,6 +124,14 @@ class _Verification:
         self._begin("pending", {listed.key: listed.nbytes for listed in listing.pending})
         return await PendingCheck(self._context, lowest, head, self._read).check(listing.pending)
 
+    async def _unnamed(self, listing: Listing, versions: CheckedVersions, late: Area) -> Sequence[MergedFile]:
+        """Merged files that nothing names, though ``late`` was read after they were listed."""
+        context, named = self._context, {*versions.batches, *late.names()}
+        files = [file for file in listing.files() if file.batch not in named]
+        return await context.answered(
+            "a look at merged files", lambda: read_uppers(context.store, context.schema, files)
+        )
+
     def _begin(self, stage: CollectionStage, sizes: dict[str, int]) -> None:
         self._sizes = sizes
         self._tell(CollectionVerifyProgress(stage, 0, len(sizes), 0, sum(sizes.values())))
@@ -149,33 +159,26 @@ def _foreign(listing: Listing) -> list[Finding]:
     return [Finding(key, None, what, size) for key, size in listing.foreign]
 
 
-def _lost(listing: Listing, versions: CheckedVersions, late: Area, pending: CheckedPending) -> Sequence[Finding]:
+def _lost(unnamed: Sequence[MergedFile], late: Area, pending: CheckedPending) -> Sequence[Finding]:
     """C30: merged batches that nothing names, of updates that are neither merged nor pending."""
     if pending.reach is None:
         return ()
-    named = {*versions.batches, *late.names()}
     ends = PendingEnds(pending.reach, pending.links)
+    what = (
+        f"no version names it, and what is pending ends at {ends.reach}: a later version than {late.version} was lost"
+    )
     findings: dict[str, Finding] = {}
-    for _, name, size in listing.merged:
-        upper = known(name.upper)
-        if upper is None or str(name) in named or upper <= late.upper or ends.explain(upper):
-            continue
-        what = (
-            f"no version names it, and what is pending ends at {ends.reach}: a later version than {late.version} was"
-            " lost"
-        )
-        findings.setdefault(str(name), Finding(str(name), None, what, size))
+    for file in unnamed:
+        if find_lost([file], late, ends) is not None:
+            findings.setdefault(file.batch, Finding(file.batch, None, what, file.nbytes))
     return list(findings.values())
 
 
-def _unnamed(listing: Listing, versions: CheckedVersions, late: Area) -> Sequence[Finding]:
-    """Merged files that nothing names, though ``late`` was read after they were listed."""
-    named = {*versions.batches, *late.names()}
-    notes = []
-    for key, name, size in listing.merged:
-        if str(name) not in named:
-            upper = known(name.upper)
-            flying = name.epoch >= late.epoch or not (upper is None or upper <= late.upper)
-            what = "a merge that goes on, or one that was given up" if flying else "a controller deletes it"
-            notes.append(Finding(key, None, f"no version that is needed names it: {what}", size))
-    return notes
+def _why_unnamed(file: MergedFile, late: Area) -> Finding:
+    if isinstance(file.upper, HashedFrontier) and is_beyond(file, late.upper):
+        what = "neither its name nor its bytes say where it ends, so it is left alone"
+    elif file.epoch >= late.epoch or is_beyond(file, late.upper):
+        what = "a merge that goes on, or one that was given up"
+    else:
+        what = "a controller deletes it"
+    return Finding(file.key, None, f"no version that is needed names it: {what}", file.nbytes)

@@ -25,7 +25,7 @@ from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.chain import Link, Put, Walk, is_acknowledged, judge_put
 from slate_async.collections.core.errors import UpperMismatchError
 from slate_async.collections.core.frontier import Frontier
-from slate_async.collections.core.garbage import MergedFile, PendingEnds, find_lost
+from slate_async.collections.core.garbage import MergedFile, PendingEnds, beyond, find_lost
 from slate_async.collections.core.names import PendingName
 from slate_async.collections.store.acknowledged import AcknowledgedBatch
 from slate_async.collections.store.merged import lost_version
@@ -59,7 +59,7 @@ class CompareAppends:
         """Find the end of the chain. Raises `CorruptionError` if the newest version was lost."""
         context = self._context
         files = await context.answered("a listing of merged files", context.merged_files, None)
-        await self._find_end(None, files)
+        await self._find_end(None, Walk.from_head(await self._head(None)), files)
 
     def place(self, batch: Batch) -> CompareAppend:
         """Nothing is known before the batch is put. Raises as `known`."""
@@ -86,7 +86,7 @@ class CompareAppends:
         if the collection was deleted."""
         lower, upper = batch.bounds.lower, batch.bounds.upper
         if not self._is_end or self.coverage != lower:
-            await self._find_end("not_applied")
+            await self._find_end("not_applied", Walk.from_link(self.coverage))
         if self.coverage != lower:
             raise self._mismatch(batch, "not_applied")
         self._is_end = False
@@ -97,7 +97,7 @@ class CompareAppends:
         if outcome is None:
             self.coverage, self.last, self._is_end = upper, batch.token, True
             return resolved.put
-        await self._find_end(outcome)
+        await self._find_end(outcome, Walk.from_link(lower))
         raise self._mismatch(batch, outcome)
 
     def acknowledged(self, put: AcknowledgedBatch | None) -> None:
@@ -114,32 +114,40 @@ class CompareAppends:
             return "not_applied"
         return None if is_acknowledged(mine, head) else "unknown"
 
-    async def _find_end(self, outcome: Outcome | None, files: Sequence[MergedFile] = ()) -> None:
+    async def _find_end(self, outcome: Outcome | None, walk: Walk, files: Sequence[MergedFile] = ()) -> None:
         """Walk to the end of the chain.
 
         outcome: of the append on whose behalf, for errors
+        walk: how it begins; from the head, if that has moved past there
         files: of the merged area, listed before"""
-        head = await self._head(outcome)
         for _ in range(MAX_WALKS):
-            links: set[Frontier] = set()
-            walk = await self._walk(head, outcome, links)
+            links: list[Frontier] = []
+            walk = await self._walked(walk, outcome, links)
             head = await self._head(outcome)
             if walk.counts(head):
-                self._check_not_lost(files, head, PendingEnds(walk.at, frozenset(links)))
+                await self._check_not_lost(files, head, PendingEnds(walk.at, frozenset(links)))
                 self.coverage, self._is_end = walk.at, True
-                self.last = head.last if walk.last is None else walk.last.token
+                self.pending |= dict.fromkeys(links)
+                if walk.last is not None:
+                    self.last = walk.last.token
+                elif head.upper == walk.at:
+                    self.last = head.last
                 return
+            walk = Walk.from_head(head)
         raise UnavailableError(f"{self._context.name} grew faster than the end of its chain was found", outcome=outcome)
 
-    def _check_not_lost(self, files: Sequence[MergedFile], head: Area, ends: PendingEnds) -> None:
+    async def _check_not_lost(self, files: Sequence[MergedFile], head: Area, ends: PendingEnds) -> None:
         """C30."""
-        lost = find_lost(files, head.upper, ends)
+        files = beyond(files, head)
+        if not files:
+            return
+        read = partial(self._context.read_uppers, files)
+        lost = find_lost(await self._context.answered("a look at merged files", read, None), head, ends)
         if lost is not None:
             raise lost_version(self._context.name, lost, head, ends)
 
-    async def _walk(self, head: Area, outcome: Outcome | None, links: set[Frontier]) -> Walk:
-        """``links``: where the batches end that it goes past, added to."""
-        walk = Walk.from_head(head)
+    async def _walked(self, walk: Walk, outcome: Outcome | None, links: list[Frontier]) -> Walk:
+        """``walk`` to where nothing is found. ``links``: where the batches end that it goes past, added to."""
         while not walk.at.is_done:
             name = _name(self._context, walk.at)
             found = await self._context.answered(
@@ -148,8 +156,7 @@ class CompareAppends:
             if found is None:
                 break
             walk = walk.past(_link(found), self._context.pending.where(name))
-            self.pending[walk.at] = None
-            links.add(walk.at)
+            links.append(walk.at)
         return walk
 
     async def _head(self, outcome: Outcome | None) -> Area:

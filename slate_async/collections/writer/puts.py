@@ -38,6 +38,11 @@ async def no_merged_files() -> Sequence[MergedFile]:
     return ()
 
 
+async def as_listed(files: Sequence[MergedFile]) -> Sequence[MergedFile]:
+    """Nothing more is known of ``files`` than their names say."""
+    return files
+
+
 @dataclass(frozen=True, slots=True)
 class WriterContext:
     """What the appends of a writer work with.
@@ -48,7 +53,7 @@ class WriterContext:
     poll_interval_ms: between two looks at the head, for what waits
     part_bytes: updates of a part of a large batch, before they are compressed
     max_pending: appends of one writer that wait for the controller; more of them wait to be appended
-    merged_files: lists the merged area
+    merged_files: lists the merged area; ``read_uppers``: has files say where they end whose names do not
     acknowledged: what listeners in this process are handed over
     pokes: poked after each acknowledgement, so that readers in this process look at once
     """
@@ -64,6 +69,7 @@ class WriterContext:
     part_bytes: int = 16 << 20
     max_pending: int = 10_000
     merged_files: Callable[[], Awaitable[Sequence[MergedFile]]] = no_merged_files
+    read_uppers: Callable[[Sequence[MergedFile]], Awaitable[Sequence[MergedFile]]] = as_listed
     acknowledged: AcknowledgedBatches = field(default_factory=AcknowledgedBatches)
     pokes: Pokes = field(default_factory=Pokes)
     stats: AppendStats = field(default_factory=AppendStats)

@@ -24,7 +24,7 @@ from slate_async.collections.core.edits import Absorb, Claim
 from slate_async.collections.core.frontier import Frontier
 from slate_async.collections.core.names import COMPARE_SHARD, PendingName
 from slate_async.collections.core.updates import UpdateSchema
-from slate_async.collections.store.merged import list_merged
+from slate_async.collections.store.merged import list_merged, read_uppers
 from slate_async.collections.store.pending import PendingStore
 from slate_async.collections.store.versions import AreaVersions
 from slate_async.collections.writer.puts import WriterContext
@@ -134,8 +134,12 @@ class Lake:
         """What a writer works with."""
         shard = shard_of(writer, appends)
         pending, versions = self.pending(store), self.versions(store)
-        merged_files = partial(list_merged, self.store if store is None else store, self.schema)
-        given = {"deadline_ms": 2000, "merged_files": merged_files, **self.knobs}
+        opened = self.store if store is None else store
+        merged = {
+            "merged_files": partial(list_merged, opened, self.schema),
+            "read_uppers": partial(read_uppers, opened, self.schema),
+        }
+        given = {"deadline_ms": 2000, **merged, **self.knobs}
         return WriterContext("orders", shard, self.schema, pending, versions, fast_runtime(), **given)
 
     async def writer(self, appends: Appends, writer: str = "relay-a", **options: Any) -> Writer:

@@ -10,11 +10,15 @@ import pyarrow as pa
 import pytest
 
 from slate_async.collections.codec.merged import encode_merged
-from slate_async.collections.codec.merged_read import decode_merged
-from tests.support.collection_bytes import BYTES, ORDERS, PAIR_UPDATES, SAMPLES, UPDATES, as_bits, named
+from slate_async.collections.codec.merged_read import END_BYTES, decode_merged, footer_of, hashed_upper
+from tests.support.collection_bytes import BYTES, HASHED_UPPER, ORDERS, PAIR_UPDATES, SAMPLES, UPDATES, as_bits, named
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "collections"
-MERGED = {"merged": (UPDATES, BYTES), "merged-pairs": (PAIR_UPDATES, ORDERS)}
+MERGED = {
+    "merged": (UPDATES, BYTES, None),
+    "merged-pairs": (PAIR_UPDATES, ORDERS, None),
+    "merged-hashed": (PAIR_UPDATES, ORDERS, HASHED_UPPER),
+}
 
 
 def golden(name: str, made: bytes) -> bytes:
@@ -36,7 +40,9 @@ def test_pinned_bytes_are_read_and_written(name: str) -> None:
 
 @pytest.mark.parametrize("name", MERGED)
 def test_pinned_merged_batches_are_read(name: str) -> None:
-    updates, schema = MERGED[name]
-    pinned = golden(f"{name}.parquet", bytes(encode_merged(updates, schema).data))
+    updates, schema, upper = MERGED[name]
+    pinned = golden(f"{name}.parquet", bytes(encode_merged(updates, schema, upper).data))
     table = decode_merged(pinned, named(pinned, updates.num_rows), schema, object_name="m")
     assert as_bits(table) == as_bits(pa.Table.from_batches([updates]))
+    footer = pinned[footer_of(pinned[-END_BYTES:], len(pinned), object_name="m")]
+    assert hashed_upper(footer, object_name="m") == upper

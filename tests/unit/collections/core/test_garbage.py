@@ -17,6 +17,7 @@ from slate_async.collections.core.garbage import (
     Why,
     lowest_needed,
 )
+from slate_async.collections.core.names import HashedFrontier, NamedFrontier
 from tests.support.merged_areas import ZERO, area_of, at, merged
 
 OLD = replace(area_of([merged("a", 0, 3)]), version=7)
@@ -76,13 +77,28 @@ def test_files_in_flight_and_of_later_epochs_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("upper", "dead"), [(at(5), True), (at(9), True), (at(10), False), (DONE, False), (None, True)]
+    ("upper", "dead"),
+    [(at(5), True), (at(9), True), (at(10), False), (DONE, False), (HashedFrontier("0" * 32), False)],
 )
-def test_files_that_end_beyond_the_head_stay(upper: Frontier | None, dead: bool) -> None:
+def test_files_that_end_beyond_the_head_stay(upper: NamedFrontier, dead: bool) -> None:
     """C30: a version that was lost may have named them."""
     files = (MergedFile("lost-key", "lost", 1, upper), MergedFile("lost-key.p1", "lost", 1, upper))
     found = replace(picture(7), listed=Listed(7, files, frozenset()))
     assert [garbage.key for garbage in found.dead_merged(1)] == ["lost-key", "lost-key.p1"] * dead
+
+
+def test_a_file_is_read_whose_name_does_not_say_where_it_ends() -> None:
+    """C30. Nobody reads what a needed version names, what is in flight, or anything of a closed collection."""
+    files = tuple(replace(file, upper=HashedFrontier("0" * 32)) for file in FILES)
+    found = replace(picture(8), listed=Listed(8, files, frozenset({"lost"})))
+    assert found.unread(1) == [files[0]]
+    assert list(found.dead_merged(1)) == []
+    read = found.after_reading([replace(files[0], upper=at(3))])
+    assert read.unread(1) == []
+    assert [garbage.key for garbage in read.dead_merged(1)] == ["a-key"]
+    closed = replace(found, head=replace(HEAD, upper=DONE))
+    assert closed.unread(1) == []
+    assert [garbage.key for garbage in closed.dead_merged(1)] == ["a-key"]
 
 
 @pytest.mark.parametrize(("upper", "dead"), [(2, True), (3, True), (4, False), (9, False)])

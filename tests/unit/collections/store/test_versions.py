@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
 
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
 from metastores.names import MERGED_AREAS
-from metastores.protocol import Record
+from metastores.protocol import Record, VersionRef
 from metastores.runtime import MetaRuntime
 from slate_async.collections.core.area import Area, MergedBatch
 from slate_async.collections.core.bounds import Bounds
 from slate_async.collections.core.edits import Absorb, Claim
-from slate_async.collections.store.versions import AreaVersions
+from slate_async.collections.store.versions import READS_AT_ONCE, AreaVersions
 from slate_async.errors import ConflictError, CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
@@ -24,6 +26,8 @@ from tests.engine import StoreInHand, runtime
 from tests.support.collection_bytes import U64, frontier
 from tests.unit.collections.faults import FAULTS, next_put
 from tests.unit.collections.lake import FastClock
+
+T = TypeVar("T")
 
 
 async def at_once(seconds: float) -> None:
@@ -151,13 +155,47 @@ async def filled(place: Place, count: int) -> tuple[AreaVersions, list[Area]]:
     return versions, areas
 
 
+async def once(what: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Nothing is repeated."""
+    return await call()
+
+
+async def test_many_versions_are_read_side_by_side(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each until it is answered: for one that is slow none of the others is read again."""
+    await filled(place, 40)
+    reader = place.open()
+    head, read = await reader.load(), reader.read
+    reading, most, reads = set[int](), list[int](), Counter[int]()
+
+    async def slowly(ref: VersionRef) -> Area | None:
+        reads[ref.version] += 1
+        reading.add(ref.version)
+        most.append(len(reading))
+        await asyncio.sleep(0)
+        reading.remove(ref.version)
+        if ref.version == 7 and reads[7] == 1:
+            raise UnavailableError("no answer")
+        return await read(ref)
+
+    async def answered(what: str, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await call()
+        except UnavailableError:
+            return await call()
+
+    monkeypatch.setattr(reader, "read", slowly)
+    assert len(await reader.read_range(1, head, answered)) == 39
+    assert max(most) == READS_AT_ONCE
+    assert [version for version, times in reads.items() if times > 1] == [7]
+
+
 async def test_every_version_from_the_lowest_is_read(place: Place) -> None:
     _, areas = await filled(place, 6)
     reader = place.open()
     head = await reader.load()
-    assert await reader.read_range(3, head) == {area.version: area for area in areas[2:5]}
-    assert await reader.read_range(0, head) == {area.version: area for area in areas[:5]}
-    assert await reader.read_range(6, head) == {}
+    assert await reader.read_range(3, head, once) == {area.version: area for area in areas[2:5]}
+    assert await reader.read_range(0, head, once) == {area.version: area for area in areas[:5]}
+    assert await reader.read_range(6, head, once) == {}
 
 
 async def test_versions_below_the_lowest_are_collected_and_missed(place: Place) -> None:
@@ -168,7 +206,7 @@ async def test_versions_below_the_lowest_are_collected_and_missed(place: Place) 
     assert await other.collect(4, head, limit=1) == 1
     assert await other.collect(4, head) == 2
     assert await other.collect(4, head) == 0
-    found = await other.read_range(1, head)
+    found = await other.read_range(1, head, once)
     assert [version for version, area in found.items() if area is None] == [1, 2, 3]
     assert found[4] == areas[3]
     assert await place.open().load() == head
@@ -180,7 +218,7 @@ async def test_an_old_head_collects_nothing_that_a_newer_one_needs(place: Place)
     for upper in (3, 4):
         areas.append(await versions.commits.commit(absorb(upper - 1, upper)))
     await sleeper.collect(3, areas[2])
-    assert await sleeper.read_range(3, await sleeper.load()) == {3: areas[2], 4: areas[3]}
+    assert await sleeper.read_range(3, await sleeper.load(), once) == {3: areas[2], 4: areas[3]}
 
 
 async def test_versions_that_are_all_missing_are_corruption(place: Place) -> None:
