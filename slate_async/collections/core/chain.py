@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Along the chain, from where it ``began``. ``at``: the name to look up next; ``last``: the link that ends there."""
+    """Along the chain. ``began``: where; ``at``: the name to look up next; ``last``: the link that ends there."""
 
     began: Frontier
     at: Frontier
