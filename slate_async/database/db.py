@@ -178,7 +178,7 @@ class Db(OpenDatabase[WriterReads]):
         operator. Otherwise as `put`."""
         own = key_bytes(key, self._limits)
         value = value_bytes(operand, self._limits)
-        needed(self._writer.state.merging).check(value)
+        (self._writer.state.merging or needed(None)).check(value)
         life = self._default_life_ms if ttl is None else life_ms(ttl)
         return self._write_row(own, value, MERGE, life, await_durable)
 

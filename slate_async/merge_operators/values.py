@@ -59,7 +59,8 @@ class AddI64:
 
     def check(self, operand: bytes) -> None:
         """See `MergeOperator`."""
-        unpack_i64(operand)
+        if len(operand) != I64_BYTES:
+            unpack_i64(operand)  # which says what is wrong
 
     def fold(self, operands: Sequence[bytes]) -> bytes:
         """See `MergeOperator`."""

@@ -46,7 +46,8 @@ class Marks:
     def add(self, row: int, kind: int, expire_ms: int, value: bytes = b"") -> None:
         """``row``, with that value, is of ``kind`` and expires at ``expire_ms``."""
         if kind != PUT:
-            self._fill_kinds(row)
+            if len(self._kinds) < row:
+                self._fill_kinds(row)
             self._kinds.append(kind)
             if kind == MERGE:
                 self.operands = True
