@@ -202,6 +202,8 @@ class Db(OpenDatabase[WriterReads]):
         token_ttl: how long the token is kept; longer than the increment may be repeated
 
         Raises `InvalidError` if ``key`` or ``token`` holds something else. Otherwise as `put`."""
+        if token is None and token_ttl is not None:
+            raise InvalidError("token_ttl goes with token", outcome="not_applied")
         own = key_bytes(key, self._limits)
         known = None if token is None else key_bytes(token, self._limits)
         lives = [self._default_life_ms if given is None else life_ms(given) for given in (ttl, token_ttl)]

@@ -16,12 +16,16 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from slate_async.errors import InvalidError
+
 I64_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
 
 
 def pack_i64(number: int) -> bytes:
-    """``number`` modulo 2^64, as operands and values of ``add_i64`` are."""
+    """``number`` modulo 2^64, as operands and values of ``add_i64`` are. Raises `InvalidError` for what is no int."""
+    if not isinstance(number, int):
+        raise InvalidError(f"pack_i64 takes an int, not {type(number).__name__}")
     return (number % 2**64).to_bytes(I64_BYTES, "little")
 
 
@@ -33,8 +37,11 @@ def unpack_i64(data: bytes) -> int:
 
 
 def pack_set(members: Iterable[bytes]) -> bytes:
-    """``members``, each once, as operands and values of ``set_union`` are."""
-    return b"".join(len(member).to_bytes(LENGTH_BYTES, "little") + member for member in sorted(set(members)))
+    """``members``, each once, as operands and values of ``set_union`` are. Raises `InvalidError` for what is none."""
+    each = set() if isinstance(members, bytes | str) else set(members)
+    if isinstance(members, bytes | str) or not all(isinstance(member, bytes) for member in each):
+        raise InvalidError("pack_set takes byte strings, a list or another iterable of them")
+    return b"".join(len(member).to_bytes(LENGTH_BYTES, "little") + member for member in sorted(each))
 
 
 def unpack_set(data: bytes) -> list[bytes]:

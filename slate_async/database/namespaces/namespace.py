@@ -190,7 +190,7 @@ class Namespace(NamespaceReads[WriterReads]):
         """Add ``by`` to the number in ``key``; ``token`` is a key of the namespace. As `Db.increment`."""
         own = self._prefix + key_bytes(key)
         known = None if token is None else self._prefix + key_bytes(token)
-        lives = {"ttl": self._ttl(ttl), "token_ttl": self._ttl(token_ttl)}
+        lives = {"ttl": self._ttl(ttl), "token_ttl": token_ttl if token is None else self._ttl(token_ttl)}
         return self._writes.increment(own, by, token=known, await_durable=await_durable, **lives)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:

@@ -119,6 +119,8 @@ async def test_a_value_that_is_no_number_stays(db: slate.Db) -> None:
     await db.put(b"t", b"mine")
     with pytest.raises(slate.InvalidError, match="b't' holds no number"):
         await db.increment(b"m", token=b"t")
+    with pytest.raises(slate.InvalidError, match="token_ttl goes with token"):
+        await db.increment(b"n", token_ttl=5)
     with pytest.raises(slate.InvalidError, match="a key of its own"):
         await db.increment(b"n", token=b"n")
     assert [pair async for pair in db.scan()] == [(b"n", b"one"), (b"t", b"mine")]

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slate_async.errors import InvalidError
 from slate_async.merge_operators.registry import merge_operator
 from slate_async.merge_operators.values import pack_i64, pack_set, unpack_i64, unpack_set
 
@@ -18,6 +21,18 @@ def test_sums_wrap() -> None:
     assert unpack_i64(add.apply(pack_i64(2**63 - 1), [pack_i64(1)])) == -(2**63)
     assert pack_i64(-1) == pack_i64(2**64 - 1) == b"\xff" * 8
     assert add.apply(None, [pack_i64(2), pack_i64(-5)]) == pack_i64(-3)
+
+
+@pytest.mark.parametrize("number", ["1", 1.5, None])
+def test_what_is_no_number_is_refused(number: Any) -> None:
+    with pytest.raises(InvalidError, match="pack_i64 takes an int"):
+        pack_i64(number)
+
+
+@pytest.mark.parametrize("members", [b"ab", "ab", ["a"], [1, b"a"]])
+def test_what_is_no_set_of_byte_strings_is_refused(members: Any) -> None:
+    with pytest.raises(InvalidError, match="pack_set takes byte strings"):
+        pack_set(members)
 
 
 @pytest.mark.parametrize("operand", [b"", b"1", b"\0" * 7, b"\0" * 9])
