@@ -38,8 +38,8 @@ def unpack_i64(data: bytes) -> int:
 
 def pack_set(members: Iterable[bytes]) -> bytes:
     """``members``, each once, as operands and values of ``set_union`` are. Raises `InvalidError` for what is none."""
-    each = set() if isinstance(members, bytes | str) else set(members)
-    if isinstance(members, bytes | str) or not all(isinstance(member, bytes) for member in each):
+    each = set(members)
+    if not all(isinstance(member, bytes) for member in each):
         raise InvalidError("pack_set takes byte strings, a list or another iterable of them")
     return b"".join(len(member).to_bytes(LENGTH_BYTES, "little") + member for member in sorted(each))
 
