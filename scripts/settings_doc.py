@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from slate_async.settings import Settings  # noqa: E402 - the checkout, not an installed copy
 from slate_async.settings.collections import CollectionSettings  # noqa: E402
+from slate_async.settings.serving import ServeSettings  # noqa: E402
 from slate_async.settings.sourced import SourcedSettings  # noqa: E402
 from slate_async.settings.sources import OTHER_VARIABLES  # noqa: E402
 
@@ -43,6 +44,23 @@ These limits hold between settings:
 |---|---|
 | `request_timeout_ms` | at most `retry_deadline_ms` |
 | `lease_ms` | more than twice `poll_interval_ms` |
+"""
+SERVE_HEAD = """# Settings of servers
+
+<!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
+
+Pass settings to `serve`, or put them into the environment or a TOML file. The [guide](../guide/flight.md) says how to
+serve.
+
+```toml
+[slate.serve]
+streams = 128
+```
+
+The sources, their order and their errors are those of the [settings of databases](settings.md). The variables begin
+with `SLATE_SERVE_`, such as `SLATE_SERVE_STREAMS`. `slate --settings FILE serve` reads the table `[slate.serve]`.
+
+`message_bytes` is at most `put_memory_bytes`.
 """
 HEAD = """# Settings
 
@@ -108,6 +126,7 @@ def render() -> dict[str, str]:
     return {
         "settings.md": _page(HEAD.format(others=others), Settings),
         "collection-settings.md": _page(COLLECTIONS_HEAD, CollectionSettings),
+        "serve-settings.md": _page(SERVE_HEAD, ServeSettings),
     }
 
 

@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from slate_async.runtime.opening import Opening
     from slate_async.settings import Compression, LogProtocol, Settings
     from slate_async.settings.collections import CollectionSettings
+    from slate_async.settings.serving import ServeSettings
     from slate_async.storage.format.sst import SstFooter
     from slate_async.storage.format.stats import SstStats
     from slate_async.storage.liveness.observer import LifeState, WriterLife
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     from slate_async.tables.history import TableStatus, TableVersion
     from slate_async.tables.incoming import ArrowData
     from slate_async.tables.open import open_catalog
+    from slate_async.tables.remote import RemoteCatalog, RemoteScan, RemoteTable, connect
     from slate_async.tables.results import AppendResult, DeleteResult, TransactionResult, UpsertResult
     from slate_async.tables.scan import TableScan
     from slate_async.tables.snapshot import TableSnapshot
@@ -234,6 +236,7 @@ else:
             "slate_async.runtime.opening": "Opening",
             "slate_async.settings": "Compression LogProtocol Settings",
             "slate_async.settings.collections": "CollectionSettings",
+            "slate_async.settings.serving": "ServeSettings",
             "slate_async.storage.format.sst": "SstFooter",
             "slate_async.storage.format.stats": "SstStats",
             "slate_async.storage.liveness.observer": "LifeState WriterLife",
@@ -247,6 +250,7 @@ else:
             "slate_async.tables.history": "TableStatus TableVersion",
             "slate_async.tables.incoming": "ArrowData",
             "slate_async.tables.open": "open_catalog",
+            "slate_async.tables.remote": "RemoteCatalog RemoteScan RemoteTable connect",
             "slate_async.tables.results": "AppendResult DeleteResult TransactionResult UpsertResult",
             "slate_async.tables.scan": "TableScan",
             "slate_async.tables.table": "Table",
@@ -436,4 +440,9 @@ __all__ = [
     "pack_set",
     "unpack_i64",
     "unpack_set",
+    "RemoteCatalog",
+    "RemoteScan",
+    "RemoteTable",
+    "connect",
+    "ServeSettings",
 ]

@@ -25,6 +25,7 @@ from slate_async.cli import (
     keyvalue,
     maintenance,
     merges,
+    serve,
     shell,
     transfer,
 )
@@ -55,6 +56,7 @@ app.add_typer(checkpoints.commands)
 app.add_typer(clone.commands)
 app.add_typer(maintenance.commands)
 app.add_typer(ingests.commands)
+app.add_typer(serve.commands)
 app.add_typer(inspection.commands, name="inspect")
 collections.commands.add_typer(collection_upkeep.commands)
 app.add_typer(collections.commands, name="collection")

@@ -114,6 +114,7 @@ async def ahead(
                         more = False
                     else:
                         window.add(item, nbytes)
+                        del item  # the next one may wait for its memory
                 if (result := window.oldest) is None:
                     return
                 yield await result

@@ -20,6 +20,9 @@ ENV_PREFIX = "SLATE_"
 COLLECTIONS_PREFIX = "SLATE_COLLECTIONS_"
 COLLECTIONS_TABLE = "collections"
 """The table of the settings of collections, inside that of all settings."""
+SERVE_PREFIX = "SLATE_SERVE_"
+SERVE_TABLE = "serve"
+"""The same of the settings of servers."""
 OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", "SLATE_SLICE_SEED"})
 """Variables with our prefix that the ``slate`` command and the project's test run read; they are not settings."""
 
@@ -42,8 +45,8 @@ def check_variables(environment: Mapping[str, str], fields: Iterable[str], prefi
         upper = name.upper()
         if not upper.startswith(prefix) or upper in known or _SERVICE_LINK.fullmatch(upper):
             continue
-        if prefix == ENV_PREFIX and upper.startswith(COLLECTIONS_PREFIX):
-            continue  # looked at with the settings of collections
+        if prefix == ENV_PREFIX and upper.startswith((COLLECTIONS_PREFIX, SERVE_PREFIX)):
+            continue  # looked at with the settings of collections, or of servers
         meant = _near_miss(upper, known, prefix)
         if meant is not None:
             raise ConfigError(f"environment variable {name} names no setting of slate_async; is {meant} meant?")
@@ -111,9 +114,8 @@ def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object], table:
     stray = sorted(set(document) & set(fields))
     if stray:
         raise ConfigError(f"{where}: {stray[0]} stands outside its [{'.'.join(table)}] table")
-    if isinstance(found.get(COLLECTIONS_TABLE), dict):
-        return {name: value for name, value in found.items() if name != COLLECTIONS_TABLE}
-    return found
+    others = {name for name in (COLLECTIONS_TABLE, SERVE_TABLE) if isinstance(found.get(name), dict)}
+    return {name: value for name, value in found.items() if name not in others}
 
 
 def explain(

@@ -72,6 +72,11 @@ class Catalog(LoopHandle):
     def __repr__(self) -> str:
         return f"<Catalog {self._context.url}, {'open' if self._guard.open else 'closed'}>"
 
+    @property
+    def runtime(self) -> Runtime:
+        """Clock, randomness, ids and threads that it uses."""
+        return self._context.runtime
+
     async def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create the database ``name``, which has no tables. ``if_not_exists``: or leave the one that is there.
 

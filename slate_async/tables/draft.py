@@ -73,14 +73,18 @@ class Draft:
         """Put ``data`` as blocks. Raises `InvalidError`."""
         await self.put(pieces(data, self._head.schema, self._context.runtime))
 
-    async def put(self, given: AsyncGenerator[tuple[pa.Table, int]], *before: tuple[pa.Table, int]) -> None:
-        """Put each piece as a block, those that were taken ``before`` first. Raises `InvalidError`."""
+    async def put(
+        self, given: AsyncGenerator[tuple[pa.Table, int]], before: list[tuple[pa.Table, int]] | None = None
+    ) -> None:
+        """Put each piece as a block, those that were taken ``before`` first, which are taken from the list. Raises
+        `InvalidError`."""
 
         async def all_of() -> AsyncGenerator[tuple[pa.Table, int]]:
-            for piece in before:
-                yield piece
+            while before:
+                yield before.pop(0)
             async for piece in given:
                 yield piece
+                del piece  # the next one may wait for its memory
 
         stored = [row async for row in ahead(self._put, all_of(), limit=ENCODED_AT_ONCE, budget=2 * BLOCK_BYTES)]
         self.rows += self._add(stored)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -22,6 +23,25 @@ ArrowData: TypeAlias = (
 """Rows: all at once, or piece by piece. Also what has ``__arrow_c_stream__``, such as frames of polars."""
 BLOCK_BYTES: Final = 64 << 20
 """Of a block, as Arrow lies in memory; one is encoded while the next one is gathered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows in the very pieces that become blocks: nothing is gathered any more, so none waits for the next one.
+
+    pieces: none is empty, and each at most of about `BLOCK_BYTES`
+    ended: whether the piece that came last is the last one"""
+
+    pieces: AsyncIterable[pa.Table]
+    ended: Callable[[], bool]
+
+    def __aiter__(self) -> AsyncIterator[pa.Table]:
+        return aiter(self.pieces)
+
+
+def check_columns(given: pa.Schema, schema: pa.Schema) -> None:
+    """Whether rows of ``given`` can be rows of ``schema``. Raises `InvalidError` naming the column and both types."""
+    conformed(given.empty_table(), TableSchema.of(schema))
 
 
 def conformed(given: pa.Table, schema: TableSchema) -> pa.Table:
@@ -73,9 +93,15 @@ def _maps(given: pa.DataType, kind: pa.DataType) -> bool:
 
 async def pieces(data: ArrowData, schema: TableSchema, runtime: Runtime) -> AsyncGenerator[tuple[pa.Table, int]]:
     """``data`` as tables of about `BLOCK_BYTES`, and the bytes of each. Raises `InvalidError`."""
+    if isinstance(data, Cut):
+        async for piece in data:
+            table = conformed(piece, schema)
+            yield table, table.nbytes
+            del piece, table  # the next one may wait for their memory
+        return
     waiting: list[pa.Table] = []
     size = 0
-    async for given in _tables(data, runtime):
+    async for given in tables_of(data, runtime):
         table = conformed(given, schema)
         for part in _cut(table):
             if waiting and size + part.nbytes > BLOCK_BYTES:
@@ -96,7 +122,8 @@ def _cut(table: pa.Table) -> Iterable[pa.Table]:
         yield table.slice(first, step)
 
 
-async def _tables(data: Any, runtime: Runtime) -> AsyncGenerator[pa.Table]:
+async def tables_of(data: Any, runtime: Runtime) -> AsyncGenerator[pa.Table]:
+    """``data`` piece by piece, as it is given. Raises `InvalidError` for what is no rows."""
     if isinstance(data, pa.Table | pa.RecordBatch):
         yield _table(data)
     elif isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):

@@ -18,7 +18,7 @@ from slate_async.tables.core.edits import Write
 from slate_async.tables.core.head import Head
 from slate_async.tables.core.predicate import PredicateLike
 from slate_async.tables.draft import Draft
-from slate_async.tables.incoming import ArrowData, pieces
+from slate_async.tables.incoming import ArrowData, Cut, pieces
 from slate_async.tables.results import AppendResult, DeleteResult, UpsertResult
 from slate_async.tables.store.operation import Operation
 
@@ -32,16 +32,26 @@ async def append(context: TableContext, data: ArrowData, named: AppendId | None,
     head = await _known(context)
     async with aclosing(pieces(data, head.schema, context.runtime)) as given:
         first = await anext(given, None)
-        if first is not None and first[1] < SMALL_BYTES and not instead:
-            return await _append_small(context, head, first, named)
+        before = [] if first is None else [first]
+        if first is not None and first[1] < SMALL_BYTES and not instead and not _goes_on(data):
+            second = await anext(given, None)
+            if second is None:
+                return await _append_small(context, head, first, named)
+            before.append(second)
+            del second
+        del first
         draft = Draft(context, head)
-        if first is not None:
-            await draft.put(given, first)
+        await draft.put(given, before)
     done = await draft.commit(named, instead=instead)
     if done.duplicate:
         return AppendResult(done.version, done.rows, 0, 0, True)
     nbytes = pc.sum(draft.added.column("size")).as_py() or 0
     return AppendResult(done.version, draft.rows, draft.added.num_rows, nbytes, False)
+
+
+def _goes_on(data: ArrowData) -> bool:
+    """Whether more is to come for sure, so that what came is not to wait for it."""
+    return isinstance(data, Cut) and not data.ended()
 
 
 async def _append_small(

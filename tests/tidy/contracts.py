@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.tidy.findings import Finding
 
 PYPROJECT = "pyproject.toml"
-EDGES = {"spark": {"spark"}, "sdks": {"cli", "objectstore", "spark"}}
+EDGES = {"spark": {"spark"}, "sdks": {"cli", "objectstore", "spark"}, "grpc": {"flight", "rpc"}}
 """By contract: what may import what the contract forbids to all others."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,6 +21,7 @@ from slate_async.errors import (
 )
 from slate_async.tables.catalog import Catalog
 from slate_async.tables.core.predicate import col
+from slate_async.tables.incoming import BLOCK_BYTES
 from slate_async.tables.open import open_catalog
 from slate_async.tables.results import AppendResult
 from slate_async.tables.table import Table
@@ -397,3 +399,13 @@ async def test_a_folder_on_disk(tmp_path: Path) -> None:
         assert await ids_of(table, where=col("id") > 990) == list(range(991, 1000))
     async with open_catalog(tmp_path) as catalog:
         assert len(await ids_of(await catalog.table(SHOP, "orders"))) == 1000
+
+
+async def test_a_small_piece_before_a_large_one_is_in_with_it() -> None:
+    schema = pa.schema([("id", pa.int64())])
+    large = pa.table({"id": np.arange(BLOCK_BYTES // 8, dtype=np.int64)}, schema)
+    async with opened(store_in_hand()) as catalog:
+        table = await created(catalog, schema=schema)
+        done = await table.append([pa.table({"id": [-1]}, schema), large])
+        assert done.rows == large.num_rows + 1
+        assert (await table.scan(col("id") < 1).read()).column("id").to_pylist() == [-1, 0]

@@ -1,0 +1,1 @@
+"""`slate serve`: tables over Arrow Flight."""

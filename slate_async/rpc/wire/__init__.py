@@ -1,0 +1,1 @@
+"""Messages of Arrow Flight: `flight.proto`, and what protoc makes of it."""
