@@ -6,7 +6,7 @@ Roles and their lines (``failed TYPE MESSAGE`` in all of them, then it goes on):
 
 * ``appender``: ``ack N``, from the append N on; each has an ``append_id``, and is repeated until it is in
 * ``deleter``: ``deleting NAME N``, then ``deleted NAME N``: all rows of an append that it saw
-* ``compactor``: ``compacted BLOCKS``, that were merged, each time that there were some
+* ``compactor``: ``compacted BLOCKS``, that were merged
 * ``vacuum``: ``vacuumed OBJECTS``, that were deleted; it keeps nothing but the newest version
 * ``reader``: ``seen ROWS``; ``torn NAME N COUNT`` if an append is not there as a whole, nor without any row
 """
@@ -69,8 +69,7 @@ async def compact(table: slate.Table) -> None:
     while True:
         try:
             result = await table.compact()
-            if result.merges:
-                print("compacted", result.blocks_read, flush=True)
+            print("compacted", result.blocks_read, flush=True)
         except slate.UnavailableError as error:
             print("failed", type(error).__name__, error, flush=True)
         await asyncio.sleep(random.uniform(0, 0.5))
@@ -79,9 +78,8 @@ async def compact(table: slate.Table) -> None:
 async def vacuum(table: slate.Table) -> None:
     while True:
         try:
-            report = await table.vacuum(retain_ms=0, retain_versions=1, min_age_ms=random.choice((0, 2_000)))
-            if report.objects:
-                print("vacuumed", report.objects, flush=True)
+            report = await table.vacuum(retain_ms=0, retain_versions=1, min_age_ms=random.choice((0, 5_000)))
+            print("vacuumed", report.objects, flush=True)
         except slate.UnavailableError as error:
             print("failed", type(error).__name__, error, flush=True)
         await asyncio.sleep(random.uniform(0, 1))

@@ -21,6 +21,7 @@ from slate_async.tables.core.names import link_key, whole_key
 from slate_async.tables.store.chain import Chain
 from slate_async.tables.store.heads import TableHeads
 from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.rules.tables_upkeep_table import UPKEEP_SWITCHES
 from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.play import TABLES
 
@@ -107,4 +108,5 @@ TABLE_SWITCHES: Sequence[Switch] = (
         20,
     ),
     _switch("row-ids", "T13", "each commit gives the same row ids", Patch(edits, "placed", ids_from_zero), 20, CALM),
+    *UPKEEP_SWITCHES,
 )
