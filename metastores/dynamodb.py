@@ -22,12 +22,11 @@ Rule R23: docs/design/protocol-rules.md
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from metastores import names
-from metastores.bodies import ObjectBodies, check_no_others
+from metastores.bodies import ObjectBodies
 from metastores.chained_register import ChainedRegister
 from metastores.dynamodb_errors import RequestRefusedError
 from metastores.dynamodb_items import BATCH, delete_items
@@ -41,7 +40,7 @@ from metastores.errors import (
     MetaStoreUnavailableError,
 )
 from metastores.names import Layout
-from metastores.object_store_errors import OutcomeUnknownError, reading, writing
+from metastores.note import PlaceNote
 from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
@@ -55,7 +54,6 @@ MAX_INLINE_LIMIT_BYTES = 390_000
 WAIT_ROUNDS = 150
 WRITER_ITEM = "writer"
 BODY_PREFIX = "body#"
-_NOTE = re.compile(r"dynamodb://[A-Za-z0-9_.-]{3,255}\?region=[A-Za-z0-9-]{1,64}\n\Z")
 
 
 class DynamoCell:
@@ -144,8 +142,8 @@ class DynamoBodies:
         if not 0 <= inline_limit_bytes <= MAX_INLINE_LIMIT_BYTES:
             raise MetaStoreInvalidError(f"the inline limit is 0 to {MAX_INLINE_LIMIT_BYTES} bytes")
         self._place = place
-        self._objects = objects
         self._layout = layout
+        self._note = PlaceNote(objects, layout, self._here)
         self._spilled = ObjectBodies(objects, layout)
         self._inline_limit_bytes = inline_limit_bytes
         self._stats = stats
@@ -158,7 +156,7 @@ class DynamoBodies:
         head would be refused on is refused before anything is written."""
         table, _, _ = await self._place.to_write()
         if ref.version == 1:
-            await self._leave_note()
+            await self._note.leave()
         body: Json = {"value": {"B": data}}
         if len(data) > self._inline_limit_bytes:
             await self._spilled.put(ref, data)
@@ -213,51 +211,10 @@ class DynamoBodies:
             await delete_items(table, [self._key(ref) for ref in refs[at : at + BATCH]], self._stats)
 
     async def check_empty(self) -> None:
-        """See `BodyStore.check_empty`. The note of an unfinished creation may be there, if that was in this very table
-        and region: in another one there may be a database."""
-        await check_no_others(self._objects, self._layout, expected=self._layout.elsewhere)
-        await self._check_note()
+        """See `BodyStore.check_empty`."""
+        await self._note.check_empty()
 
-    async def _leave_note(self) -> None:
-        """Say in the folder which table and region have the head: by a conditional write, and by reading it back, for
-        what is there decides, whichever process wrote it. Raises `MetaStoreInvalidError` if that is another place."""
-        note = (await self._note()).encode()
-        try:
-            with writing(f"creating {self._layout.elsewhere}"):
-                await self._objects.create(self._layout.elsewhere, note)
-        except OutcomeUnknownError:
-            pass
-        except MetaStoreInvalidError:  # a store without conditional writes
-            if not await self._check_note():
-                with reading(f"writing {self._layout.elsewhere}"):
-                    await self._objects.put(self._layout.elsewhere, note)
-        if not await self._check_note():
-            raise MetaStoreUnavailableError(
-                f"{self._layout.elsewhere}, which says where the {self._layout.what} is, could not be written"
-            )
-
-    async def _check_note(self) -> bool:
-        """Whether there is a note; raises `MetaStoreInvalidError` if it names another place than this one."""
-        with reading(f"reading {self._layout.elsewhere}"):
-            stored = await self._objects.get(self._layout.elsewhere)
-        if stored is None:
-            return False
-        try:
-            noted = _NOTE.match(stored.data.decode("ascii"))
-        except UnicodeDecodeError:
-            noted = None
-        if noted is None:
-            raise MetaStoreCorruptionError("does not name a table and a region", object_name=self._layout.elsewhere)
-        here = await self._note()
-        if noted[0] != here:
-            what, owner, note = self._layout.what, self._layout.owner, self._layout.elsewhere
-            raise MetaStoreInvalidError(
-                f"there is no {what} of this {owner} in {here.strip()}: {note!r} says that it is in"
-                f" {noted[0].strip()}; name that one (metastore=...)"
-            )
-        return True
-
-    async def _note(self) -> str:
+    async def _here(self) -> str:
         """The table and its region as a metastore's URL; neither endpoint nor credentials."""
         table = self._place.table
         return f"dynamodb://{table.table}?region={await table.region()}\n"

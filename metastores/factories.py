@@ -5,9 +5,9 @@ Rule: a name holds no secret. One that looks as if it did is refused, in words t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 from weakref import WeakValueDictionary
 
 from metastores import names
@@ -17,6 +17,7 @@ from metastores.dynamodb_items import erase
 from metastores.dynamodb_place import DynamoPlace
 from metastores.dynamodb_table import DynamoTable, check_table_name
 from metastores.errors import MetaStoreInvalidError
+from metastores.etcd import EtcdFactory
 from metastores.if_match import ObjectRegister
 from metastores.names import Layout
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
@@ -127,7 +128,8 @@ class DynamoDBFactory:
 
 def parse_metastore(spec: str | MetaStoreFactory | None, *, runtime: MetaRuntime | None = None) -> MetaStoreFactory:
     """The factory ``spec`` names: nothing or ``"put-if-absent"``, ``"if-match"``,
-    ``"dynamodb://table?region=...&endpoint_url=..."``; a factory is returned as it is.
+    ``"dynamodb://table?region=...&endpoint_url=..."``, ``"etcd://host:2379,host:2379/prefix?tls=true"``; a factory is
+    returned as it is.
 
     Raises `MetaStoreInvalidError` for anything else, without repeating what may be a secret."""
     if spec is None or spec == "put-if-absent":
@@ -136,29 +138,45 @@ def parse_metastore(spec: str | MetaStoreFactory | None, *, runtime: MetaRuntime
         return IfMatchFactory(runtime)
     if not isinstance(spec, str):
         return spec
-    if not spec.lower().startswith("dynamodb://"):
+    scheme = spec.partition("://")[0].lower()
+    if scheme not in ("dynamodb", "etcd"):
         raise MetaStoreInvalidError(
-            "metastore is none of 'put-if-absent', 'if-match', 'dynamodb://table?region=...&endpoint_url=...'"
+            "metastore is none of 'put-if-absent', 'if-match', 'dynamodb://table?region=...&endpoint_url=...',"
+            " 'etcd://host:2379,host:2379/prefix?tls=true'"
         )
     parts = urlsplit(spec)
     if "@" in parts.netloc:
         raise MetaStoreInvalidError("the metastore's URL holds credentials; take them from the environment instead")
+    return _etcd(parts, runtime) if scheme == "etcd" else _dynamodb(parts, runtime)
+
+
+def _dynamodb(parts: SplitResult, runtime: MetaRuntime | None) -> DynamoDBFactory:
     if parts.path.strip("/") or parts.fragment:
         raise MetaStoreInvalidError(
             "a metastore's URL is 'dynamodb://table' and parameters; there is nothing below a table"
         )
-    given = _parameters(parts.query)
+    given = _parameters(parts.query, ("region", "endpoint_url"))
     return DynamoDBFactory(
         parts.netloc, region=given.get("region"), endpoint_url=given.get("endpoint_url"), runtime=runtime
     )
 
 
-def _parameters(query: str) -> dict[str, str]:
+def _etcd(parts: SplitResult, runtime: MetaRuntime | None) -> EtcdFactory:
+    if parts.fragment:
+        raise MetaStoreInvalidError("a metastore's URL is 'etcd://host:2379,host:2379/prefix' and parameters")
+    tls = _parameters(parts.query, ("tls",)).get("tls", "false")
+    if tls not in ("true", "false"):
+        raise MetaStoreInvalidError("parameter 'tls' of the metastore's URL is 'true' or 'false'")
+    prefix = parts.path.strip("/") or "slate"
+    return EtcdFactory(parts.netloc.split(","), prefix, tls=tls == "true", runtime=runtime)
+
+
+def _parameters(query: str, known: Sequence[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in ("region", "endpoint_url"):
+        if key not in known:
             raise MetaStoreInvalidError(
-                f"parameter {key[:40]!r} of the metastore's URL is not known (region, endpoint_url); credentials come"
+                f"parameter {key[:40]!r} of the metastore's URL is not known ({', '.join(known)}); credentials come"
                 " from the environment"
             )
         if key in given or not value:

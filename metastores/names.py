@@ -6,7 +6,7 @@ A `Layout` says in which folder one product keeps its versions, and how it names
     manifest/boundary/{version:020}      deletion boundary: versions below it may be deleted
     manifest/{version:020}.{token}       a body, committed once a head names it
     manifest/current                     the head of those bodies, as an object
-    manifest/dynamodb                    note: the DynamoDB table and region with the head
+    manifest/elsewhere                   note: the DynamoDB table or the etcd with the head
     writer/current                       the writer's register, as an object
 
 The versions of a collection's merged area, `MERGED_AREAS`, in the folder of one life of the collection::
@@ -15,7 +15,7 @@ The versions of a collection's merged area, `MERGED_AREAS`, in the folder of one
     merged_areas/v_boundary/{version:020}
     merged_areas/v{version:020}.{token}
     merged_areas/current
-    merged_areas/dynamodb
+    merged_areas/elsewhere
 
 The heads of a table, `TABLE_HEADS`, in the table's folder, and the versions of a catalog of tables, `CATALOGS`::
 
@@ -81,8 +81,8 @@ class Layout:
 
     @property
     def elsewhere(self) -> str:
-        """Key of the note that says which DynamoDB table has the head."""
-        return f"{self.folder}dynamodb"
+        """Key of the note that says where the head is, if that is no object."""
+        return f"{self.folder}elsewhere"
 
     def version_key(self, version: int) -> str:
         """Key of a version kept by put-if-absent."""

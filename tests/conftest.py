@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.servers import node
+from tests.servers.etcd import etcd
 from tests.servers.install import is_left_out
 from tests.servers.localstack import LocalStack
 from tests.servers.moto import AWS_ENVIRONMENT, LockedMoto
@@ -122,6 +123,16 @@ def dynalite_endpoint() -> Iterator[str]:
 def s3rver_endpoint() -> Iterator[str]:
     """URL of s3rver, an S3 that ignores conditions; key and secret are `tests.servers.node.S3RVER_KEY`."""
     yield from _from_npm("s3rver", node.s3rver)
+
+
+@pytest.fixture(scope="session")
+def etcd_url() -> Iterator[str]:
+    """An etcd of one member, as a metastore's URL without a prefix."""
+    if is_left_out("etcd"):
+        pytest.skip("there is no etcd")
+    server = etcd()
+    yield server.url
+    server.stop()
 
 
 @pytest.fixture(scope="session")

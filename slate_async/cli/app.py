@@ -127,7 +127,7 @@ def options(
         str | None,
         typer.Option(
             envvar="SLATE_METASTORE",
-            help="Where its metadata lives: nothing for beside the data, if-match, or dynamodb://table.",
+            help="Where its metadata lives: nothing for beside the data, if-match, dynamodb://table, or etcd://host:2379/prefix.",
         ),
     ] = None,
     settings: Annotated[

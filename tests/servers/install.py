@@ -1,4 +1,4 @@
-"""Installs the test servers under ``.servers/`` (radosgw: as system packages). Idempotent.
+"""Installs the test servers under ``.servers/`` (etcd and radosgw: as system packages). Idempotent.
 
 A folder whose stamp holds the very versions asked for is left alone; otherwise it is made anew. moto comes with
 the project's own ``dev`` extra and needs nothing here.
@@ -27,8 +27,12 @@ LOCALSTACK_PACKAGES = [
     "service_identity",
 ]
 LOCALSTACK_PYTHON = "3.11"
-DEBIAN_PACKAGES = ["ceph-mon", "ceph-osd", "radosgw", "ceph-common"]
-DEFAULT = ["azurite", "dynalite", "s3rver"]
+DEBIAN_PACKAGES = {
+    "etcd": ["etcd-server"],
+    "radosgw": ["ceph-mon", "ceph-osd", "radosgw", "ceph-common"],
+}
+PROGRAMS = {"etcd": ["etcd"], "radosgw": ["ceph-mon", "ceph-osd", "radosgw", "ceph"]}
+DEFAULT = ["azurite", "dynalite", "s3rver", "etcd"]
 ALL = [*DEFAULT, "localstack", "radosgw"]
 INSTALL_TIMEOUT_SECONDS = 1_200
 
@@ -39,13 +43,16 @@ def install(name: str) -> bool:
         return _install_stamped(name, NPM_PACKAGES[name])
     if name == "localstack":
         return _install_stamped(name, LOCALSTACK_PACKAGES)
-    if name == "radosgw":
-        return _install_debian()
+    if name in DEBIAN_PACKAGES:
+        return _install_debian(name)
     raise ServerError(f"no server is called {name!r}; there are {', '.join(ALL)}")
 
 
 def is_left_out(name: str) -> bool:
-    """Whether ``SLATE_SKIP_AZURE=1`` leaves that server out: Azurite always, the others of npm if it is missing."""
+    """Whether that server is left out: with ``SLATE_SKIP_AZURE=1`` Azurite, and the others of npm if they are missing;
+    etcd where it is missing and cannot be installed, but not where ``CI`` is set."""
+    if name == "etcd":
+        return not is_installed(name) and not _has_debian() and not os.environ.get("CI")
     if os.environ.get("SLATE_SKIP_AZURE") != "1" or name not in NPM_PACKAGES:
         return False
     return name == "azurite" or not is_installed(name)
@@ -53,8 +60,8 @@ def is_left_out(name: str) -> bool:
 
 def is_installed(name: str) -> bool:
     """Whether `install` would have nothing to do."""
-    if name == "radosgw":
-        return all(shutil.which(program) for program in ("ceph-mon", "ceph-osd", "radosgw", "ceph"))
+    if name in PROGRAMS:
+        return all(shutil.which(program) for program in PROGRAMS[name])
     packages = NPM_PACKAGES.get(name, LOCALSTACK_PACKAGES)
     stamp = INSTALL_FOLDER / name / "installed"
     return stamp.exists() and stamp.read_text() == "\n".join(packages)
@@ -91,14 +98,19 @@ def _python_for_localstack() -> str:
     return python
 
 
-def _install_debian() -> bool:
-    if is_installed("radosgw"):
+def _has_debian() -> bool:
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
+def _install_debian(name: str) -> bool:
+    if is_installed(name):
         return False
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise ServerError(f"radosgw needs Debian's {' '.join(DEBIAN_PACKAGES)}; install them as root")
+    packages = DEBIAN_PACKAGES[name]
+    if not _has_debian():
+        raise ServerError(f"{name} needs Debian's {' '.join(packages)}; install them as root")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     _run(["apt-get", "update", "-qq"], env)
-    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *DEBIAN_PACKAGES], env)
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env)
     return True
 
 

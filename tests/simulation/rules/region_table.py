@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from metastores import names
-from metastores.dynamodb import DynamoBodies
 from metastores.dynamodb_place import DynamoPlace
 from metastores.dynamodb_table import DynamoTable
+from metastores.note import PlaceNote
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.eventual import EVENTUAL
 
@@ -27,9 +27,9 @@ async def read_near(self: DynamoPlace) -> DynamoTable:
     return self.table
 
 
-async def overwrite_note(self: DynamoBodies) -> None:
+async def overwrite_note(self: PlaceNote) -> None:
     """The note names its last writer."""
-    await self._objects.put(names.MANIFEST.elsewhere, (await self._note()).encode())
+    await self._objects.put(names.MANIFEST.elsewhere, (await self._here()).encode())
 
 
 REGION_SWITCHES: Sequence[Switch] = (
@@ -53,7 +53,7 @@ REGION_SWITCHES: Sequence[Switch] = (
         "r23-created-twice",
         "R23",
         "the note of where a database is created is put without a condition",
-        (Patch(DynamoBodies, "_leave_note", overwrite_note),),
+        (Patch(PlaceNote, "leave", overwrite_note),),
         within=60,
         stage=_CREATED,
     ),

@@ -64,13 +64,13 @@ def test_what_is_stored_keeps_its_names() -> None:
     assert names.MANIFEST.version_key(42) == f"manifest/{number}.manifest"
     assert names.MANIFEST.boundary_key(42) == f"manifest/boundary/{number}"
     assert names.MANIFEST.body_key(ref) == f"manifest/{number}.{TOKEN}"
-    assert (names.MANIFEST.current, names.MANIFEST.elsewhere) == ("manifest/current", "manifest/dynamodb")
+    assert (names.MANIFEST.current, names.MANIFEST.elsewhere) == ("manifest/current", "manifest/elsewhere")
     assert names.MERGED_AREAS.version_key(42) == f"merged_areas/v{number}"
     assert names.MERGED_AREAS.boundary_key(42) == f"merged_areas/v_boundary/{number}"
     assert names.MERGED_AREAS.body_key(ref) == f"merged_areas/v{number}.{TOKEN}"
     assert (names.MERGED_AREAS.current, names.MERGED_AREAS.elsewhere) == (
         "merged_areas/current",
-        "merged_areas/dynamodb",
+        "merged_areas/elsewhere",
     )
 
 

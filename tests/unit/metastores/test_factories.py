@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metastores.errors import MetaStoreInvalidError
+from metastores.etcd import EtcdFactory
 from metastores.factories import DynamoDBFactory, IfMatchFactory, PutIfAbsentFactory, parse_metastore
 from metastores.memory import MemoryFactory
 from metastores.protocol import MetaStoreFactory, Needs
@@ -21,6 +22,8 @@ from metastores.testing.metastore_suite import commit
         ("dynamodb://my_table.v-1", DynamoDBFactory),
         ("dynamodb://Table?region=eu-west-1&endpoint_url=http%3A%2F%2Flocalhost%3A4566", DynamoDBFactory),
         ("dynamodb://Table?endpoint_url=http://localhost:4566", DynamoDBFactory),
+        ("etcd://one:2379,two,[::1]:2379/a/b?tls=false", EtcdFactory),
+        ("ETCD://one", EtcdFactory),
     ],
 )
 def test_known_names(spec: str | None, kind: type) -> None:
@@ -43,7 +46,15 @@ def test_region_and_endpoint_are_shown() -> None:
     "spec",
     [
         "",
-        "etcd://hunter2",
+        "etcd://key:hunter2@host",
+        "etcd://host?password=hunter2",
+        "etcd://host?tls=hunter2",
+        "etcd://host/pre fix",
+        "etcd://host:hunter2",
+        "etcd://host,",
+        "etcd://",
+        "etcd://host#hunter2",
+        "zookeeper://hunter2",
         "hunter2",
         "dynamodb://",
         "dynamodb://x",
@@ -72,6 +83,7 @@ def test_everything_else_is_refused_without_repeating_it(spec: str) -> None:
         (IfMatchFactory(), Needs(create=True, replace=True, register=True)),
         (MemoryFactory(), Needs(create=False, replace=False, register=False)),
         (DynamoDBFactory("table"), Needs(create=False, replace=False, register=False)),
+        (EtcdFactory(["host"]), Needs(create=False, replace=False, register=False)),
     ],
 )
 def test_what_is_asked_of_the_store(factory: MetaStoreFactory, needs: Needs) -> None:

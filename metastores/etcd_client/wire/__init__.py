@@ -1,0 +1,1 @@
+"""Messages of etcd: generated from ``etcd.proto``, which a test compares."""
