@@ -1,7 +1,7 @@
 """The note in a database's folder that says where its head is, when that is no object.
 
 Purpose: a database is created once. Two creators at once, whose heads would lie in two places, have one conditional
-write in common, that of this note; and one that looks for the head in a wrong place is told the right one.
+write in common, that of this note; and the error of one that looks for the head in a wrong place names the right one.
 """
 
 from __future__ import annotations

@@ -255,7 +255,8 @@ async def _call(
         try:
             await stream.write(request)
             async for found in stream:
-                return found
+                first: T = found
+                return first
         finally:
             stream.cancel()
         raise OutcomeUnknownError(f"etcd at {connection.where} did not answer")

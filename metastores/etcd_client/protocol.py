@@ -40,7 +40,7 @@ class Etcd(Protocol):
         that has it."""
 
     def watch(self, prefix: bytes, revision: int) -> AsyncIterator[WatchAnswer]:
-        """All events of keys with this prefix from ``revision`` on, each once, at whichever endpoint. Progress is told
+        """All events of keys with this prefix from ``revision`` on, each once, at whichever endpoint. Progress is said
         although nothing happens. Ends by `CompactedError` if what comes next is compacted, and by `MetaStoreError`
         after the deadline without an endpoint."""
 

@@ -80,7 +80,8 @@ class Opener(ABC):
         path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` whose
         root becomes the database. ``name`` names the latter in logs and in metastores outside of the store, where
         it must be given.
-        metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``, ``"etcd://host/prefix"``, or a factory
+        metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``,
+            ``"etcd://host/prefix"``, or a factory
         create: make the database if it is missing
         properties: kept with a database that this call creates
         standby: wait until no writer has the database open, then take over: at once when the writer closes, else when

@@ -40,7 +40,8 @@ def cluster() -> Iterator[EtcdCluster]:
 async def client(cluster: EtcdCluster) -> AsyncIterator[EtcdClient]:
     """A client that gives up on an endpoint after a second."""
     made = EtcdClient(
-        EtcdAccess.of(cluster.endpoints, tls=False, environment={}), MetaRuntime(request_timeout=1.0, deadline=PATIENCE_S)
+        EtcdAccess.of(cluster.endpoints, tls=False, environment={}),
+        MetaRuntime(request_timeout=1.0, deadline=PATIENCE_S),
     )
     yield made
     await made.close()
