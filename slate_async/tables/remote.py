@@ -44,7 +44,6 @@ ENDPOINTS: Final = 4
 """Read at once."""
 WAITING: Final = 8
 """Batches that are read before they are asked for."""
-AppendName = str | tuple[str, int] | None
 
 
 def connect(
@@ -210,19 +209,21 @@ class RemoteTable:
         """See `Table.version`."""
         return int((await self._described())["version"])
 
-    async def append(self, data: ArrowData, *, append_id: AppendName = None) -> AppendResult:
+    async def append(self, data: ArrowData, *, append_id: str | tuple[str, int] | None = None) -> AppendResult:
         """See `Table.append`. What became of one without an answer, `outcome` says, if it has an ``append_id``."""
         return AppendResult(**await self._put(data, "append", append_id))
 
-    async def overwrite(self, data: ArrowData, *, append_id: AppendName = None) -> AppendResult:
+    async def overwrite(self, data: ArrowData, *, append_id: str | tuple[str, int] | None = None) -> AppendResult:
         """See `Table.overwrite`."""
         return AppendResult(**await self._put(data, "overwrite", append_id))
 
-    async def upsert(self, data: ArrowData, *, append_id: AppendName = None) -> UpsertResult:
+    async def upsert(self, data: ArrowData, *, append_id: str | tuple[str, int] | None = None) -> UpsertResult:
         """See `Table.upsert`."""
         return UpsertResult(**await self._put(data, "upsert", append_id))
 
-    async def delete(self, where: PredicateLike, *, strict: bool = False, append_id: AppendName = None) -> DeleteResult:
+    async def delete(
+        self, where: PredicateLike, *, strict: bool = False, append_id: str | tuple[str, int] | None = None
+    ) -> DeleteResult:
         """See `Table.delete`."""
         asked = {"where": to_json(predicate_of(where)), "strict": strict, "append_id": append_id}
         [found] = await self._link.act("delete", **self._place, **asked)
@@ -252,7 +253,7 @@ class RemoteTable:
         [found] = await self._link.act("describe-table", None, **self._place)
         return found
 
-    async def _put(self, data: ArrowData, mode: str, append_id: AppendName) -> Mapping[str, Any]:
+    async def _put(self, data: ArrowData, mode: str, append_id: str | tuple[str, int] | None) -> Mapping[str, Any]:
         command = PutCommand(self.database, self.name, mode, append_id).encoded()
         schema = await self.schema()
         async with aclosing(_uploaded(data, TableSchema.of(schema), command, self._link.runtime)) as messages:
