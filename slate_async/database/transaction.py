@@ -121,6 +121,8 @@ class Transaction:
             tracked.add(key)
             if tracked.nbytes > tracked.counted:
                 self._count()
+                if tracked.crowded:
+                    await self._widen()
         space.reads.begun = begun = space.reads.begun + 1
         found: bytes | int | RowHit | NeedsIO | None = None
         if self._sequencer.last_seq == self._seq:  # its read point is the newest
@@ -168,6 +170,8 @@ class Transaction:
         if self._not_begun:
             self._begin()
         self._read(key)
+        if self._tracked.crowded:
+            await self._widen()
         hit = await self._hit(key)
         self._value_of(key, hit)
         return hit
@@ -183,6 +187,8 @@ class Transaction:
         others = [key for key in keys if not self._writes_to(key)]
         for key in others:
             self._read(key)
+        if self._tracked.crowded:
+            await self._widen()
         values = dict(zip(others, await self._stored().get_many(others, False), strict=True))
         self._check()
         if self._serializable and self._view.may_expire:
@@ -330,11 +336,12 @@ class Transaction:
             or not space.called_rightly()
         ):
             return None
-        if sequencer.last_seq - tracked.seq > JUDGED_AT_ONCE_ROWS or self._scans:
+        written = sequencer.last_seq - tracked.seq
+        if self._scans or (written and (written > JUDGED_AT_ONCE_ROWS or tracked.many)):
             return None
         transactions = self._writer.transactions
         try:
-            if sequencer.last_seq == tracked.seq:
+            if not written:
                 transactions.check_alone(tracked)
             elif self._serializable:
                 transactions.check(tracked, tracked.points.keys(), tracked.spans, tracked.seq)
@@ -484,6 +491,13 @@ class Transaction:
             tracked.add(key)
             if tracked.nbytes > tracked.counted:
                 self._count()
+
+    async def _widen(self) -> None:
+        """Keys that were read become ranges, others having their turns meanwhile."""
+        for _ in self._tracked.widen():
+            if self._space.yield_budget.exhausted():
+                await self._space.yield_budget.yield_now()
+                self._check()
 
     def _count(self) -> None:
         self._writer.transactions.count(self._tracked)

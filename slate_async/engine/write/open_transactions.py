@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read.key_spans import KeySpans
 from slate_async.engine.transactions.recent_writes import Conflict, RecentWrites
-from slate_async.engine.transactions.tracked_reads import AFTER_ALL_KEYS, FIRST_BYTES, TrackedReads
+from slate_async.engine.transactions.tracked_reads import AFTER_ALL_KEYS, FIRST_BYTES, MOST_AT_ONCE, TrackedReads
 from slate_async.engine.write.sequencer import Sequencer
 from slate_async.engine.write.state import WriterState
 from slate_async.errors import ConflictError
@@ -228,7 +228,7 @@ class OpenTransactions:
     async def check_ahead(self, reads: TrackedReads, points: KeysView[bytes], spans: KeySpans | None) -> int:
         """Judge it by most of what was written since it began, in steps; up to which number. Raises as `check`."""
         judged = reads.seq
-        if self._sequencer.last_seq - judged <= JUDGED_AHEAD_ROWS:
+        if self._sequencer.last_seq - judged <= JUDGED_AHEAD_ROWS and not reads.many and len(points) <= MOST_AT_ONCE:
             return judged
         self.follow()
         for through, found in self._recent.steps(points, spans, judged):

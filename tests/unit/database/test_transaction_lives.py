@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.engine.transactions import recent_writes, tracked_reads
 from slate_async.engine.write import open_transactions
+from slate_async.runtime.yield_budget import YieldBudget
 from tests.engine import Kind, StoreInHand, contents, memory_store, on, open_db, runtime, starts, until
 from tests.unit.database.away import SHORT, back, out, outages
 
@@ -174,6 +176,54 @@ async def test_many_rows_since_are_judged_in_steps(db: slate.Db, monkeypatch: py
             assert (await conflict(tx)).key == key
         else:
             await tx.commit()
+
+
+async def test_keys_become_ranges_while_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever read it is that has one too many; and what became ranges is judged in steps, too."""
+    monkeypatch.setattr(tracked_reads, "MOST_POINTS", 300)
+    monkeypatch.setattr(tracked_reads, "STEP_KEYS", 20)
+    monkeypatch.setattr(recent_writes, "STEP_KEYS", 20)
+    monkeypatch.setattr(tracked_reads, "MOST_AT_ONCE", 100)
+    keys = [b"k%05d" % (number * 7919 % 330) for number in range(330)]
+    async with open_db(memory_store()) as db:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        monkeypatch.setattr(YieldBudget, "exhausted", lambda _: True)
+        try:
+            for call in ("get", "get_row", "get_many"):
+                tx = db.transaction()
+                for key in keys[:300]:
+                    await tx.get_many([key])  # one by one, and without a turn of its own for others
+                assert len(tx._tracked.points) == 300
+                before = turns
+                if call == "get":  # which looks once for some reads
+                    for key in keys[300:320]:
+                        await tx.get(key)
+                else:
+                    await (tx.get_row(keys[-1]) if call == "get_row" else tx.get_many(keys))
+                assert turns - before >= 2 * 300 / 20
+                assert len(tx._tracked.points) < 20
+                tx.put(b"sum", b"")
+                await db.delete_range(b"l", b"m")
+                before = turns
+                handle = await tx.commit()
+                assert turns - before >= 300 / 20, "300 ranges beside one that was deleted"
+                assert await db.get(b"sum") == b""
+                tx = db.transaction()
+                await tx.get_many(keys)
+                tx.put(b"sum", b"")
+                await db.put(keys[200], b"")
+                assert (await conflict(tx)).key == keys[200]
+                assert handle.is_durable
+        finally:
+            counting.cancel()
 
 
 # ---- bad input, and its database's end

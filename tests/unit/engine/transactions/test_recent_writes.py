@@ -66,12 +66,11 @@ def test_rows_added_between_steps_are_judged(monkeypatch: pytest.MonkeyPatch) ->
     recent.restart(0)
     recent.add(1, [b"a", b"b"])
     steps = recent.steps([b"z"], None, 0)
-    assert next(steps) == (0, None)  # ingests
     assert next(steps) == (2, None)
     recent.add(3, [b"z"])  # into the chunk that was judged
     assert next(steps) == (3, Conflict(b"z", "written"))
     recent.add(4, [b"c", b"d", b"e"])
-    assert list(steps) == [(4, None), (6, None)]
+    assert list(steps) == [(3, None), (4, None), (6, None)]
 
 
 def test_an_ingest_that_comes_between_steps_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,10 +79,27 @@ def test_an_ingest_that_comes_between_steps_is_judged(monkeypatch: pytest.Monkey
     recent.restart(0)
     recent.add(1, [b"a", b"b"])
     steps = recent.steps([b"z"], None, 0)
-    assert [next(steps), next(steps)] == [(0, None), (2, None)]
+    assert next(steps) == (2, None)
     recent.add_ingest(3, [(b"y", b"z")])
     recent.add(4, [b"c", b"d"])
-    assert list(steps) == [(5, Conflict(b"z", "ingested"))]
+    assert list(steps) == [(2, Conflict(b"z", "ingested")), (5, None)]
+    recent.add_ingest(6, [(b"y", b"z")])
+    assert list(recent.steps([b"z"], None, 5)) == [(5, Conflict(b"z", "ingested")), (6, None)]
+
+
+def test_many_keys_and_ranges_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_writes, "STEP_KEYS", 10)
+    monkeypatch.setattr(recent_writes, "STEP_RANGES", 8)
+    recent = RecentWrites()
+    recent.restart(0)
+    for number in range(24):
+        recent.add_range_delete(number + 1, b"r%02d" % number, b"r%02d~" % number)
+        recent.add(number + 1, [b"r%02d" % number])
+    points = dict.fromkeys(b"p%03d" % number for number in range(100))
+    spans = spans_of(*((b"s%02d" % number, b"s%02d~" % number) for number in range(50)))
+    assert list(recent.steps(points, spans, 0)) == [(0, None)] * 3 * (10 + 5) + [(24, None)]
+    assert recent.conflict({**points, b"r23!": None}, None, 0) == Conflict(b"r23!", "written")
+    assert recent.conflict(points, spans_of((b"r22!", b"r22:")), 0) == Conflict(b"r22!", "written")
 
 
 @given(
