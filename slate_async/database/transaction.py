@@ -12,6 +12,7 @@ Rule 32: docs/design/protocol-rules.md
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -40,6 +41,8 @@ fails, and what others write to keys that were only read does not matter."""
 JUDGED_AT_ONCE_ROWS = 1_024
 """Of so many rows since a transaction began it is judged without a look whether others want a turn."""
 
+NOTHING_READ = TrackedReads(0, 0.0)
+
 
 class Transaction:
     """Made by `Db.transaction`. ``async with`` commits at the end of the block, and gives up if the block raises.
@@ -48,31 +51,45 @@ class Transaction:
     writes. It belongs to one task at a time. Raises `ConflictError` if it cannot commit, at the latest in `commit`;
     ``key`` and ``reason`` of the error say why. Every other error is as of the database's own calls."""
 
-    _now_ms: int | None = None
-    _snapshot: SnapshotReads | None = None
-    _scans: dict[TransactionScan, None] | None = None
-    """Those that have not ended."""
-    _conflict: ConflictError | None = None
-    _open = True
-    _not_begun = False
-    """It begins with its first read; after a wait with others, if they wait for the key of that."""
-    _tracked = TrackedReads(0, 0.0)
-    _pin: Pin | None = None
-    _ranges: OwnRanges | None = None
-    """What it deletes in ranges."""
-    _turn: Turn | None = None
-    """The turn that it has by that."""
+    __slots__ = (
+        "_await_durable",
+        "_conflict",
+        "_group",
+        "_not_begun",
+        "_now_ms",
+        "_open",
+        "_pin",
+        "_ranges",
+        "_scans",
+        "_seq",
+        "_sequencer",
+        "_serializable",
+        "_snapshot",
+        "_space",
+        "_tracked",
+        "_turn",
+        "_view",
+        "_writer",
+        "_writes",
+    )
 
     def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool, waiting: bool = False) -> None:
-        """``waiting``: it begins later: see `_not_begun`."""
+        """``waiting``: it begins with its first read; after a wait with others, if they wait for the key of that."""
         self._space = space
         self._serializable = serializable
         self._await_durable = await_durable
         self._writes: dict[bytes, OwnWrite] = {}
+        self._ranges: OwnRanges | None = None  # what it deletes
         self._writer = writer = space.reads.writer
         self._sequencer = writer.sequencer
+        self._now_ms: int | None = None
+        self._snapshot: SnapshotReads | None = None
+        self._scans: dict[TransactionScan, None] | None = None  # those that have not ended
+        self._conflict: ConflictError | None = None
+        self._turn: Turn | None = None  # the turn that it has by its first read
+        self._open = True
         if waiting:
-            self._not_begun = True
+            self._not_begun, self._tracked, self._pin = True, NOTHING_READ, None
         else:
             self._begin()
 
@@ -82,7 +99,7 @@ class Transaction:
         self._tracked = tracked = writer.transactions.begin()
         self._view = view = writer.state.view
         self._seq = tracked.seq
-        self._pin = view.pin()
+        self._pin: Pin | None = view.pin()
         self._group = self._sequencer.newest_group
         self._not_begun = False
 
@@ -103,7 +120,10 @@ class Transaction:
 
     async def _get(self, key: bytes) -> bytes | None:
         space = self._space
-        if not self._open or self._tracked.evicted is not None or not space.called_rightly():
+        # HOT: copy of runtime.loop_guard.LoopGuard.check; 100 ns, 2026-11-28
+        guard = space.guard
+        running = guard.running
+        if not self._open or self._tracked.evicted is not None or get_ident() != guard.thread or not running():
             self._check()
         if self._writes:
             own = self._writes.get(key)
@@ -257,11 +277,10 @@ class Transaction:
         """Set ``key`` when the transaction commits, with ``ttl`` for that long from then on. Keys and values are
         checked and copied at the call."""
         space = self._space
-        limits = space.limits
-        if type(key) is not bytes or not 0 < len(key) <= limits.max_key_bytes:
-            key = key_bytes(key, limits)
-        if type(value) is not bytes or len(value) > limits.max_value_bytes:
-            value = value_bytes(value, limits)
+        if type(key) is not bytes or not 0 < len(key) <= space.max_key_bytes:
+            key = key_bytes(key, space.limits)
+        if type(value) is not bytes or len(value) > space.max_value_bytes:
+            value = value_bytes(value, space.limits)
         if not self._open or self._tracked.evicted is not None:
             self._check(writes=True)
         self._writes[key] = (value, space.default_life_ms if ttl is None else life_ms(ttl))
@@ -328,13 +347,12 @@ class Transaction:
         if self._not_begun:
             return None
         space, sequencer, tracked, writes = self._space, self._sequencer, self._tracked, self._writes
-        if (
-            len(writes) != 1
-            or self._ranges is not None
-            or not self._open
-            or space.gate.shut
-            or not space.called_rightly()
-        ):
+        if len(writes) != 1 or self._ranges is not None or not self._open or space.gate.shut:
+            return None
+        # HOT: copy of runtime.loop_guard.LoopGuard.check; 100 ns, 2026-11-28
+        guard = space.guard
+        running = guard.running
+        if get_ident() != guard.thread or not running():
             return None
         written = sequencer.last_seq - tracked.seq
         if self._scans or (written and (written > JUDGED_AT_ONCE_ROWS or tracked.many)):

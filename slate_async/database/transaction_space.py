@@ -20,7 +20,7 @@ _held: ContextVar[frozenset[object]] = ContextVar("slate_async_turns_held", defa
 class TransactionSpace:
     """See the module docstring.
 
-    check, called_rightly: raise, and say, whether the database is open and called from its own loop
+    guard, check: whether the database is open and called from its own loop; raise unless it is
     reads: whose ``writer`` is the current one
     default_life_ms: of rows that are put without a time to live, ``None`` for ever
     turns: of those that change the same keys; gate: shut while one runs alone
@@ -36,8 +36,9 @@ class TransactionSpace:
         default_life_ms: int | None = None,
     ) -> None:
         self.reads = reads
-        self.check, self.called_rightly = guard.check, guard.passes
+        self.guard, self.check = guard, guard.check
         self.limits = limits
+        self.max_key_bytes, self.max_value_bytes = limits  # faster to read than of a named tuple
         self.default_life_ms = default_life_ms
         self.runtime = runtime
         self.yield_budget = reads.yield_budget

@@ -18,6 +18,7 @@ from slate_async.arguments import key_bytes, sought_key, value_bytes
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.database.db import Db
 from slate_async.database.readable import Reads
+from slate_async.database.transaction import Transaction
 from slate_async.engine.read import scan_steps
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.key_spans import KeySpans
@@ -26,6 +27,7 @@ from slate_async.engine.read.retrying_rows import no_retry
 from slate_async.engine.read.scan_steps import ScanSteps
 from slate_async.engine.read.source import ReadSource
 from slate_async.engine.read.view import ReadView
+from slate_async.engine.transactions.tracked_reads import TrackedReads
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.commit_group import CommitGroup, handle_of
 from slate_async.engine.write.reads import WriterReads
@@ -168,6 +170,27 @@ class Served:
         raise ClosedError("closed", outcome=outcome)
 
 
+def transaction_of(served: Served) -> Any:
+    """A transaction that has written a key, and nothing was written since it began."""
+    sequencer = SimpleNamespace(last_seq=0, row_now=lambda *row: row)
+    stats = SimpleNamespace(committed=0)
+    transactions = SimpleNamespace(check_alone=lambda _: None, end=lambda _: None, stats=stats)
+    return SimpleNamespace(
+        _space=SimpleNamespace(guard=served.guard, gate=SimpleNamespace(shut=False)),
+        _check=lambda: served.guard.check("not_applied"),
+        _open=True,
+        _not_begun=False,
+        _tracked=TrackedReads(0, 0.0),
+        _writes={b"k": (b"v", None)},
+        _ranges=None,
+        _scans=None,
+        _snapshot=None,
+        _turn=None,
+        _sequencer=sequencer,
+        _writer=SimpleNamespace(transactions=transactions),
+    )
+
+
 @given(state=st.sampled_from(["open", "shut", "elsewhere", "stopped"]))
 def whether_calls_are_served(state: str) -> None:
     async def refusal(work: Awaitable[Any], served: Served) -> list[Outcome | None]:
@@ -195,6 +218,11 @@ def whether_calls_are_served(state: str) -> None:
         expected, read = Served(state), Served(state)
         reads = reads_of(ReadView([Memtable()], [], [], yield_budget=ample_budget()), 0, 0, read.guard)
         assert await refusal(reads.get(b"k", False), read) == await refusal(check(expected, None), expected)
+        expected, asked = Served(state), Served(state)
+        refused = await refusal(Transaction._get(transaction_of(asked), b"k"), asked)
+        assert refused == await refusal(check(expected, "not_applied"), expected)
+        applied = Transaction._apply_now(transaction_of(asked))
+        assert (applied is None) == bool(refused)
 
     asyncio.run(all_of_them())
 
@@ -278,6 +306,8 @@ AGREEMENTS: dict[tuple[str, str], Callable[[], None]] = {
         "engine.read.scan_steps.ScanSteps._first_page_nowait",
         "engine.read.scan_steps.ScanSteps._page_rows",
     ): rows_of_a_first_page,
+    ("database.transaction.Transaction._get", "runtime.loop_guard.LoopGuard.check"): whether_calls_are_served,
+    ("database.transaction.Transaction._apply_now", "runtime.loop_guard.LoopGuard.check"): whether_calls_are_served,
     ("engine.read.view.ReadView.look_below", "engine.read.key_spans.KeySpans.__contains__"): keys_in_hot_ranges,
     ("engine.write.batch.WriteBatch.put", "arguments.key_bytes"): arguments_of_a_batch,
     ("engine.write.batch.WriteBatch.put", "arguments.value_bytes"): arguments_of_a_batch,

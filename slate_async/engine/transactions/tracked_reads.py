@@ -44,18 +44,28 @@ class TrackedReads:
     evicted: why it is not followed any more and cannot commit; ``None`` while it is
     """
 
-    spans: KeySpans | None = None
-    expires_ms: int = NO_EXPIRY
-    expiring = b""
-    nbytes = 0
-    counted = FIRST_BYTES
-    evicted: str | None = None
-    _widens = False
+    __slots__ = (
+        "_widens",
+        "began",
+        "counted",
+        "evicted",
+        "expires_ms",
+        "expiring",
+        "nbytes",
+        "points",
+        "seq",
+        "spans",
+    )
 
     def __init__(self, seq: int, began: float) -> None:
         self.seq = seq
         self.began = began
         self.points: dict[bytes, None] = {}
+        self.spans: KeySpans | None = None
+        self.expires_ms, self.expiring = NO_EXPIRY, b""
+        self.nbytes, self.counted = 0, FIRST_BYTES
+        self.evicted: str | None = None
+        self._widens = False
 
     def add(self, key: bytes) -> None:
         """``key`` was read, whether it was there or not."""

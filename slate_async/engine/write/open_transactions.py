@@ -108,11 +108,14 @@ class OpenTransactions:
         if self._over:
             reads.evicted = "reopened"
             return reads
+        recent = self._recent
         if not others:
-            self._recent.restart(reads.seq)
+            recent.floor = recent.through = reads.seq
+            if recent.nbytes:
+                recent.restart(reads.seq)
         others[reads] = None
         self._tracked_bytes += FIRST_BYTES
-        if self._tracked_bytes + self._recent.nbytes > self._memory_bytes:
+        if self._tracked_bytes + recent.nbytes > self._memory_bytes:
             self._shed()
         return reads
 
