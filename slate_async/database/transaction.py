@@ -41,8 +41,6 @@ fails, and what others write to keys that were only read does not matter."""
 JUDGED_AT_ONCE_ROWS = 1_024
 """Of so many rows since a transaction began it is judged without a look whether others want a turn."""
 
-NOTHING_READ = TrackedReads(0, 0.0)
-
 
 class Transaction:
     """Made by `Db.transaction`. ``async with`` commits at the end of the block, and gives up if the block raises.
@@ -50,28 +48,6 @@ class Transaction:
     Reads see the database as it was when the transaction began, rows that are not durable yet included, and its own
     writes. It belongs to one task at a time. Raises `ConflictError` if it cannot commit, at the latest in `commit`;
     ``key`` and ``reason`` of the error say why. Every other error is as of the database's own calls."""
-
-    __slots__ = (
-        "_await_durable",
-        "_conflict",
-        "_group",
-        "_not_begun",
-        "_now_ms",
-        "_open",
-        "_pin",
-        "_ranges",
-        "_scans",
-        "_seq",
-        "_sequencer",
-        "_serializable",
-        "_snapshot",
-        "_space",
-        "_tracked",
-        "_turn",
-        "_view",
-        "_writer",
-        "_writes",
-    )
 
     def __init__(self, space: TransactionSpace, serializable: bool, await_durable: bool, waiting: bool = False) -> None:
         """``waiting``: it begins with its first read; after a wait with others, if they wait for the key of that."""
@@ -88,8 +64,9 @@ class Transaction:
         self._conflict: ConflictError | None = None
         self._turn: Turn | None = None  # the turn that it has by its first read
         self._open = True
+        self._pin: Pin | None = None
         if waiting:
-            self._not_begun, self._tracked, self._pin = True, NOTHING_READ, None
+            self._not_begun, self._tracked = True, TrackedReads(0, 0.0)
         else:
             self._begin()
 
@@ -99,7 +76,7 @@ class Transaction:
         self._tracked = tracked = writer.transactions.begin()
         self._view = view = writer.state.view
         self._seq = tracked.seq
-        self._pin: Pin | None = view.pin()
+        self._pin = view.pin()
         self._group = self._sequencer.newest_group
         self._not_begun = False
 
@@ -122,8 +99,7 @@ class Transaction:
         space = self._space
         # HOT: copy of runtime.loop_guard.LoopGuard.check; 100 ns, 2026-11-28
         guard = space.guard
-        running = guard.running
-        if not self._open or self._tracked.evicted is not None or get_ident() != guard.thread or not running():
+        if not self._open or self._tracked.evicted is not None or get_ident() != guard.thread or not guard.running():
             self._check()
         if self._writes:
             own = self._writes.get(key)
@@ -134,7 +110,8 @@ class Transaction:
             return None
         if self._not_begun:
             if key in space.turns:
-                await self._take_turn(key)
+                self._turn = await space.turns.take(key)  # the only one that it holds
+                self._check()
             self._begin()
         if self._serializable:
             tracked = self._tracked
@@ -155,11 +132,6 @@ class Transaction:
             await space.yield_budget.yield_now()
             self._check()
         return found
-
-    async def _take_turn(self, key: bytes) -> None:
-        """Wait for the turn of ``key``; the caller holds no other."""
-        self._turn = await self._space.turns.take(key)
-        self._check()
 
     def _live(self, found: object) -> RowHit | NeedsIO | None:
         if found is NEEDS_IO:
@@ -351,8 +323,7 @@ class Transaction:
             return None
         # HOT: copy of runtime.loop_guard.LoopGuard.check; 100 ns, 2026-11-28
         guard = space.guard
-        running = guard.running
-        if get_ident() != guard.thread or not running():
+        if get_ident() != guard.thread or not guard.running():
             return None
         written = sequencer.last_seq - tracked.seq
         if self._scans or (written and (written > JUDGED_AT_ONCE_ROWS or tracked.many)):
@@ -372,9 +343,7 @@ class Transaction:
         for key, (value, life) in writes.items():
             if isinstance(value, OwnOperands):
                 return None
-            handle = (
-                sequencer.row_now(key, b"", DELETE, life) if value is None else sequencer.row_now(key, value, PUT, life)
-            )
+            handle = sequencer.row_now(key, value or b"", DELETE if value is None else PUT, life)
             if handle is None:
                 return None
         self._open = False
@@ -505,9 +474,8 @@ class Transaction:
     def _read(self, key: bytes) -> None:
         """``key`` is read."""
         if self._serializable:
-            tracked = self._tracked
-            tracked.add(key)
-            if tracked.nbytes > tracked.counted:
+            self._tracked.add(key)
+            if self._tracked.nbytes > self._tracked.counted:
                 self._count()
 
     async def _widen(self) -> None:
