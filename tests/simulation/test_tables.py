@@ -15,9 +15,9 @@ from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
 from tests.simulation.scenarios.tables.ledger import Append, Ledger
 from tests.slices import seeds
 
-SLICE_SEEDS = {"tables": 10, "tables-marks": 10, "tables-calm": 6}
+SLICE_SEEDS = {"tables": 6, "tables-marks": 6, "tables-calm": 3}
 FULL_SEEDS = 2_000
-HAPPENS = ("acknowledged", "looks", "deleted", "kept", "expired")
+HAPPENS = ("acknowledged", "looks", "deleted", "kept", "expired", "upserted", "together")
 
 
 @pytest.mark.timeout(7_200)
@@ -63,5 +63,17 @@ def test_the_checker_finds_what_is_wrong() -> None:
     ledger.deleting.add(0)
     ledger.seen("reader", [1], [first], {0})
     assert judged(ledger, [0, 1], [first], {0}) == "came-back"
+    upsert = ledger.new_upsert(7)
+    upsert.acknowledged = True
+    again = ledger.new_upsert(7)
+    ledger.keys_seen("reader", [(again.row, 7)], {7})
+    for found, kind in (
+        ([(upsert.row, 7), (again.row, 7)], "one-row-a-key"),
+        ([], "lost"),
+        ([(upsert.row, 8)], "foreign"),
+    ):
+        with pytest.raises(Violation) as caught:
+            ledger.keys_seen("reader", found, {7})
+        assert caught.value.kind == kind
     second.refused = True
     assert judged(ledger, [0, 1, 2], [first], set(), final=True) == "refused"

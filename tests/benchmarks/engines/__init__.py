@@ -29,16 +29,22 @@ __all__ = [
     "StillSlateDB",
     "Uncompacted",
     "Uncompressed",
+    "installed",
     "missing_peers",
     "taking_turns",
     "with_cache",
 ]
-PEERS = ("slatedb", "rocksdict", "lmdb")
+PEERS = ("slatedb", "rocksdict", "lmdb", "deltalake", "pyiceberg")
 
 
 def missing_peers() -> list[str]:
     """Packages of peers that are not installed."""
     return [name for name in PEERS if find_spec(name) is None]
+
+
+def installed(module: str) -> bool:
+    """Whether a peer, or this package, can be measured."""
+    return module not in missing_peers()
 
 
 def taking_turns(turn: Turn, *kinds: type[E]) -> Sequence[type[E]]:

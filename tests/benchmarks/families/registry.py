@@ -27,6 +27,7 @@ from tests.benchmarks.families import (
     spark,
     spark_collections,
     sync,
+    tables,
     transactions,
     watch,
     ycsb,
@@ -61,5 +62,6 @@ MODULES = (
     collections,
     collections_growth,
     watch,
+    tables,
 )
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}

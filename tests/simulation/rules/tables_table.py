@@ -13,13 +13,17 @@ from slate_async.commits import WriteOutcome
 from slate_async.objectstore.protocol import CREATE
 from slate_async.tables.codec.link import StoredLink, digest_of, encode_link, encode_whole
 from slate_async.tables.core import chain as core_chain
-from slate_async.tables.core import edits
+from slate_async.tables.core import edits, group
 from slate_async.tables.core.chain import Contents
 from slate_async.tables.core.group import Group, Member
 from slate_async.tables.core.head import Head, LinkRef
 from slate_async.tables.core.names import link_key, whole_key
+from slate_async.tables.core.row_ids import RowIds
+from slate_async.tables.looks import Look
 from slate_async.tables.store.chain import Chain
 from slate_async.tables.store.heads import TableHeads
+from slate_async.tables.store.judged_heads import JudgedHeads
+from slate_async.tables.store.operation import Operation
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.rules.tables_upkeep_table import UPKEEP_SWITCHES
 from tests.simulation.scenarios.tables.forgotten import FORGOTTEN_MARK
@@ -27,6 +31,7 @@ from tests.simulation.scenarios.tables.play import TABLES
 
 ALL_FAULTS, _, CALM = TABLES
 _settle, _write = Group.settle, TableHeads.write
+_block, _found = JudgedHeads._block, Look.found
 
 
 def no_mark(self: Group, head: Head, contents: Contents | None = None) -> Sequence[Member]:
@@ -82,6 +87,20 @@ async def beside_the_wrong_link(self: Chain, head: Head) -> str | None:
     return key
 
 
+async def same_block(self: JudgedHeads, small: Sequence[Operation], head: Head) -> pa.Table:
+    """Small appends keep the block that was put first, whoever of them is in."""
+    return await _block(self, small, head) if self._shared is None else self._shared[1]
+
+
+async def looked_once(self: Look, head: Head, contents: Contents) -> RowIds:
+    """What was added since the first look is not looked at."""
+    return self._found if len(self._seen) else await _found(self, head, contents)
+
+
+def no_name(ids: pa.Table, name: str, now_ms: int) -> None:
+    """No plain string is found."""
+
+
 def _switch(name: str, rule: str, broken: str, patch: Patch, within: int, stage: Any = ALL_FAULTS) -> Switch:
     return Switch(f"tables-{name}", rule, broken, (patch,), within=within, stage=stage)
 
@@ -106,6 +125,23 @@ TABLE_SWITCHES: Sequence[Switch] = (
         "a whole link has more than the chain beside which it stands",
         Patch(Chain, "put_whole", beside_the_wrong_link),
         20,
+    ),
+    _switch(
+        "plain-name", "T1", "a plain append_id is not looked for in links", Patch(group, "outcome_of", no_name), 40
+    ),
+    _switch(
+        "shared-block",
+        "T1",
+        "small appends share the block that was put first, whichever of them is in",
+        Patch(JudgedHeads, "_block", same_block),
+        400,
+    ),
+    _switch(
+        "look-again",
+        "T16",
+        "an upsert does not look at what was added since it looked",
+        Patch(Look, "found", looked_once),
+        40,
     ),
     _switch("row-ids", "T13", "each commit gives the same row ids", Patch(edits, "placed", ids_from_zero), 20, CALM),
     *UPKEEP_SWITCHES,

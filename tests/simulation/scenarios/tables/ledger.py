@@ -5,7 +5,7 @@ Each row has a number of its own, so a row that is there twice, or comes back, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.checkers import Violation
@@ -23,6 +23,16 @@ class Append:
 
 
 @dataclass(slots=True)
+class Upsert:
+    """One row with a key, put in the place of others with it."""
+
+    row: int
+    key: int
+    acknowledged: bool = False
+    refused: bool = False
+
+
+@dataclass(slots=True)
 class Ledger:
     """See the module docstring.
 
@@ -33,6 +43,7 @@ class Ledger:
     deleting: set[int] = field(default_factory=set)
     deleted: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
+    upserts: list[Upsert] = field(default_factory=list)
     _next: int = 0
 
     def count(self, name: str, more: int = 1) -> None:
@@ -45,6 +56,35 @@ class Ledger:
         made = Append(tuple(range(first, first + rows)))
         self.appends.append(made)
         return made
+
+    def new_upsert(self, key: int) -> Upsert:
+        """The next upsert of ``key``."""
+        made = Upsert(self._next, key)
+        self._next += 1
+        self.upserts.append(made)
+        return made
+
+    def upserted(self) -> dict[int, list[Upsert]]:
+        """Those that are in, by key."""
+        by_key: dict[int, list[Upsert]] = {}
+        for upsert in self.upserts:
+            if upsert.acknowledged:
+                by_key.setdefault(upsert.key, []).append(upsert)
+        return by_key
+
+    def keys_seen(self, who: str, found: Sequence[tuple[int, int]], before: Collection[int]) -> None:
+        """Judge the rows and keys of a scan that began when upserts of the keys ``before`` were acknowledged.
+
+        Raises `Violation`."""
+        rows = {upsert.row: upsert for upsert in self.upserts}
+        keys = [key for _, key in found]
+        if twice := sorted(key for key in set(keys) if keys.count(key) > 1):
+            raise Violation("one-row-a-key", f"{who} saw several rows with the keys {twice}")
+        for row, key in found:
+            if row not in rows or rows[row].key != key or rows[row].refused:
+                raise Violation("foreign", f"{who} saw row {row} with key {key}, which nobody put there")
+        if lost := set(before) - set(keys):
+            raise Violation("lost", f"{who} did not see a row with the keys {sorted(lost)}")
 
     def acknowledged(self) -> list[Append]:
         """Appends that are in."""

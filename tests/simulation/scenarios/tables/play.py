@@ -1,14 +1,16 @@
 """Several processes append to one table, delete from it and scan it, with every fault.
 
 ``tables``: all faults; processes crash, freeze and start again; some appends have an ``append_id``, and are repeated
-until they are acknowledged. ``tables-marks``: so few marks are kept that those of slow writers are forgotten, and every
-delete is a file. ``tables-calm``: no faults. Some commits give up old versions, raise the floor, or keep versions.
+until they are acknowledged, or by another process; some wait together. Upserts of few keys go to a table of their own.
+``tables-marks``: so few marks are kept that those of slow writers are forgotten, and every delete is a file.
+``tables-calm``: no faults. Some commits give up old versions, raise the floor, or keep versions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 from unittest import mock
@@ -25,6 +27,7 @@ from slate_async.tables.core.predicate import col
 from slate_async.tables.open import open_catalog
 from slate_async.tables.store import committer
 from slate_async.tables.table import Table
+from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node, NodeCrashedError
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -33,6 +36,7 @@ from tests.simulation.scenarios.tiny import tiny_world
 from tests.simulation.world import World
 
 SCHEMA = pa.schema([pa.field("row", pa.int64(), nullable=False)])
+KEYED = pa.schema([pa.field("row", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
 SHOP = "shop"
 EXPECTED = (ClosedError, UnavailableError, ConflictError)
 """What a table may raise in a world like this."""
@@ -40,6 +44,9 @@ PROCESSES = 3
 LIVES = 3
 ROUNDS = 14
 PAUSE_S = 0.1
+KINDS = ("append", "load", "delete", "look", "keep", "upsert", "together")
+WEIGHTS = (4, 3, 2, 3, 2, 4, 2)
+KEYS = 2
 FEW_MARKS = 1
 """Beside those of applications, which are kept."""
 
@@ -54,6 +61,8 @@ class TablesPlay:
         self.ledger = Ledger()
         self.settings = Settings(retry_deadline_ms=3_000, request_timeout_ms=1_000)
         self.metastore = world.rng.choice(("put_if_absent", "if_match"))
+        self.keyed: dict[str, Callable[[], Awaitable[Table]]] = {}
+        self.named: list[tuple[Append, str | tuple[str, int]]] = []
         self.loads: dict[str, int] = {}  # the last number of each application
 
     def opened(self, node: Node) -> Any:
@@ -88,6 +97,7 @@ class TablesPlay:
         async with self.opened(node) as catalog:
             await catalog.create_database(SHOP)
             await catalog.create_table(SHOP, "rows", SCHEMA)
+            await catalog.create_table(SHOP, "keyed", KEYED, key=["key"])
 
     async def _live(self, name: str) -> None:
         """A process, and the next one when it ends or crashes."""
@@ -109,13 +119,48 @@ class TablesPlay:
         rng = node.rng
         async with self.opened(node) as catalog:
             table = await catalog.table(SHOP, "rows")
+            self.keyed[node.name] = lambda: catalog.table(SHOP, "keyed")
             for _ in range(rng.randrange(3, ROUNDS)):
-                kind = rng.choices(("append", "load", "delete", "look", "keep"), (5, 3, 2, 3, 2))[0]
+                kind = rng.choices(KINDS, WEIGHTS)[0]
                 try:
                     await getattr(self, f"_{kind}")(node, table, name)
                 except EXPECTED:
                     self.ledger.count(f"failed {kind}")
                 await node.runtime.clock.sleep(rng.uniform(0, PAUSE_S))
+
+    async def _together(self, node: Node, table: Table, name: str) -> None:
+        """Appends that wait at the same time, some of them loads."""
+        kinds = [self._append, node.rng.choice((self._append, self._repeat)), self._load][: node.rng.randint(2, 3)]
+        ended = await asyncio.gather(*(kind(node, table, name) for kind in kinds), return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, BaseException):
+                raise failure
+        self.ledger.count("together")
+
+    async def _repeat(self, node: Node, table: Table, name: str) -> None:
+        """What another process has in is sent once more."""
+        if not self.named:
+            return
+        append, named = node.rng.choice(self.named)
+        result = await table.append(rows_of(append), append_id=named)
+        if not result.duplicate or (result.version is not None and result.rows != len(append.rows)):
+            raise Violation("twice", f"{node.name} repeated {named!r} and got {result}")
+        self.ledger.count("repeated")
+
+    async def _upsert(self, node: Node, table: Table, name: str) -> None:
+        """A row with one of few keys; now and then the upsert before is looked for."""
+        keyed = await self.keyed[node.name]()
+        upsert = self.ledger.new_upsert(node.rng.randrange(KEYS))
+        try:
+            await keyed.upsert(pa.table({"row": [upsert.row], "key": [upsert.key]}, KEYED))
+        except SlateError as error:
+            upsert.refused = error.outcome == "not_applied"
+            raise
+        upsert.acknowledged = True
+        self.ledger.count("upserted")
+        if node.rng.random() < 0.5:
+            before = set(self.ledger.upserted())
+            self.ledger.keys_seen(node.name, await pairs_in(keyed), before)
 
     async def _append(self, node: Node, table: Table, name: str) -> None:
         append = self.ledger.new(node.rng.randint(1, 3))
@@ -128,17 +173,19 @@ class TablesPlay:
         self.ledger.count("acknowledged")
 
     async def _load(self, node: Node, table: Table, name: str) -> None:
-        """An append of an application, repeated until it is known to be in, also by the next life."""
+        """An append with a name of its own, repeated until it is known to be in."""
         number = self.loads[name] = self.loads.get(name, 0) + 1
+        named = (name, number) if node.rng.random() < 0.5 else f"{name} {number}"
         append = self.ledger.new(node.rng.randint(1, 3))
         for _ in itertools.count():
             try:
-                result = await table.append(rows_of(append), append_id=(name, number))
+                result = await table.append(rows_of(append), append_id=named)
             except UnavailableError:
                 self.ledger.count("repeated")
                 await node.runtime.clock.sleep(node.rng.uniform(0, PAUSE_S))
                 continue
             append.acknowledged = True
+            self.named.append((append, named))
             self.ledger.count("duplicates" if result.duplicate else "acknowledged")
             return
 
@@ -184,6 +231,8 @@ class TablesPlay:
     async def _finish(self, node: Node) -> None:
         async with self.opened(node) as catalog:
             table = await catalog.table(SHOP, "rows")
+            keyed = await pairs_in(await catalog.table(SHOP, "keyed"))
+            self.ledger.keys_seen("final", keyed, set(self.ledger.upserted()))
             found = (await table.scan().read()).column("row").to_pylist()
             self.ledger.seen("final", found, self.ledger.acknowledged(), self.ledger.deleted, final=True)
             head = await table._context.newest()
@@ -191,6 +240,12 @@ class TablesPlay:
             self.ledger.counts["versions"] = head.version
             if (head.totals.blocks, head.totals.rows) != (contents.blocks.num_rows, contents.rows):
                 raise CorruptionError(f"{head.totals} of {contents.blocks.num_rows} blocks", object_name="head")
+
+
+async def pairs_in(table: Table) -> list[tuple[int, int]]:
+    """Rows and keys."""
+    found = await table.scan().read()
+    return list(zip(found.column("row").to_pylist(), found.column("key").to_pylist(), strict=True))
 
 
 def rows_of(append: Append) -> pa.Table:

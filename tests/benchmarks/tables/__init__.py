@@ -1,0 +1,1 @@
+"""Tables beside those of delta-rs and pyiceberg."""
