@@ -240,11 +240,21 @@ async def run_clients(service: Service, seed: int, blows: list[Blow], calm_s: fl
         watching = [asyncio.create_task(watcher.run()) for watcher in watchers]
         clients = [asyncio.create_task(Client(n, service.url, http, known, seed).run()) for n in range(CLIENTS)]
 
+        async def all_watch(restarts: int) -> None:
+            """So that each blow meets every watcher: on a busy machine one comes back later than the next blow."""
+            while not all(watcher.connected > restarts for watcher in watchers):
+                check(clients + watching)
+                await asyncio.sleep(0.05)
+
         async def disturb() -> None:
+            restarts = 0
             for blow in blows:
                 await asyncio.sleep(calm_s * rng.uniform(0.7, 1.3))
+                await all_watch(restarts)
                 check(clients + watching)
                 await blow(service)
+                restarts += blow in (ended, killed)
+            await all_watch(restarts)
             await asyncio.sleep(calm_s)
             known.over = True
 

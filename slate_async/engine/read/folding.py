@@ -48,9 +48,12 @@ class Folding:
         order: row numbers by key ascending and sequence number descending; ``None``: the rows lie in that order
         repeats: bool[n], in that order: whether a row has the key of the one before it
 
-        Keys must be whole at the ``bottom``; elsewhere the parts of a key are folded apart. A single row stays."""
-        if len(rows) < 2 or int(rows.kinds.max()) < MERGE:
+        Keys must be whole at the ``bottom``; elsewhere the parts of a key are folded apart. A single row stays, unless
+        it has expired: an SST of such rows alone would be rewritten over and over."""
+        if int(rows.kinds.max()) < MERGE:
             return None
+        if len(rows) < 2:
+            return rows.take(np.zeros(0, np.int64)) if self._is_over(rows) else None
         places = np.arange(len(rows)) if order is None else order
         work = _Work(rows, places)
         old = rows.seqs[places] <= self._keep_above
@@ -60,6 +63,10 @@ class Folding:
             self._fold_chain(work, range(start, stop), stop if based else None)
         self.folded_seq = max(self.folded_seq, work.folded_seq)
         return work.done()
+
+    def _is_over(self, row: Columns) -> bool:
+        expired = row.expire_ms is not None and int(row.expire_ms[0]) <= self._expired_at_ms
+        return expired and int(row.seqs[0]) <= self._keep_above
 
     def _fold_chain(self, work: _Work, chain: range, base: int | None) -> None:
         """The operands at ``chain``, newest first, above the row at ``base``."""

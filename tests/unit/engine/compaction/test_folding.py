@@ -139,6 +139,18 @@ async def test_expired_operands_go(harness: MergeHarness) -> None:
     assert await folded(harness, add(3, 1, 40), expired_at_ms=50) == []
 
 
+async def test_an_expired_operand_goes_that_is_alone(harness: MergeHarness) -> None:
+    """An SST of such rows counts as one to be rewritten: if they stayed, that would have no end."""
+    changes = {"keep_above": 100, "bottom": True, "merge_operator": "add_i64"}
+    for row, expired_at_ms, stays in (
+        (add(3, 1, 40), 50, False),
+        (add(3, 1, 60), 50, True),
+        (add(101, 1, 40), 50, True),
+    ):
+        task = await harness.task([row], **{**changes, "expired_at_ms": expired_at_ms})
+        assert bool(await harness.rows(await harness.run(task))) == stays
+
+
 async def test_what_cannot_be_folded_stays(harness: MergeHarness) -> None:
     bad = Version(b"a", b"bad", 2)
     assert await folded(harness, bad, add(3, 1), add(4, 2)) == [add(4, 2), add(3, 1), bad] or await folded(
