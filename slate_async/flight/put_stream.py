@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -53,10 +53,17 @@ def put_command(descriptor: memoryview | None) -> PutCommand:
 
 
 class PutStream:
-    """One DoPut, from its first message to its answer."""
+    """One DoPut, from its first message to its answer. ``caller``: asked for once the first message has come, because a
+    call that ends sooner leaves clients without its status."""
 
     def __init__(
-        self, catalog: Catalog, server: RpcServer, memory: PutMemory, runtime: Runtime, context: Any, caller: Caller
+        self,
+        catalog: Catalog,
+        server: RpcServer,
+        memory: PutMemory,
+        runtime: Runtime,
+        context: Any,
+        caller: Callable[[], Caller],
     ) -> None:
         self._catalog = catalog
         self._server = server
@@ -77,7 +84,7 @@ class PutStream:
         command = put_command(first.descriptor)
         if command.append_id is None:  # so that a client without an answer can ask for the outcome
             command = replace(command, append_id=f"put-{self._runtime.ids.token()}")
-        self._caller.require("write", command.database)
+        self._caller().require("write", command.database)
         table = await self._catalog.table(command.database, command.table)
         await self._decode(first)
         while self._decoder.schema is None:
@@ -86,6 +93,7 @@ class PutStream:
                 raise InvalidError("the stream ended before its schema")
             await self._decode(message)
         check_columns(self._decoder.schema, await table.schema())
+        await self._answer({"received_rows": 0})  # for which a client may wait before it sends rows
         await self._committed(table, command)
 
     async def _committed(self, table: Table, command: PutCommand) -> None:

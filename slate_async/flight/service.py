@@ -144,7 +144,9 @@ class FlightService:
             self._served["get.sent_bytes"] += stream.nbytes
 
     async def _do_put(self, request: Any, context: Context) -> None:
-        stream = PutStream(self._catalog, self._server, self._memory, self._runtime, context, self._caller(context))
+        stream = PutStream(
+            self._catalog, self._server, self._memory, self._runtime, context, lambda: self._caller(context)
+        )
         try:
             await stream.run()
         finally:

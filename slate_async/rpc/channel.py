@@ -67,20 +67,32 @@ class RpcChannel:
             call.cancel()
 
     async def upload(
-        self, method: str, messages: AsyncIterable[bytes], *, outcome: Outcome | None = "unknown"
+        self,
+        method: str,
+        messages: AsyncIterable[bytes],
+        *,
+        outcome: Outcome | None = "unknown",
+        accepted: bool = False,
     ) -> list[bytes]:
-        """All answers to a stream of messages. ``outcome``: of a call that breaks once all were sent; one that breaks
-        before was not applied, because servers commit at the end of a stream. Raises what the server says."""
+        """All answers to a stream of messages. ``outcome``: of a call that breaks once its end is sent; one that breaks
+        before was not applied, because servers commit at the end of a stream. Raises what the server says.
+
+        accepted: the server answers the first message, and the others wait for that. Without it a refusal may be lost:
+        gRPC says of a call that ended while a message was on its way only that it ended"""
         call = self._channel.stream_stream(method)(metadata=self._metadata)
         try:
             async with self._errors("not_applied"):
                 try:
                     async for message in messages:
                         await call.write(message)
-                    await call.done_writing()
+                        if accepted:
+                            accepted = False
+                            if await call.read() is grpc.aio.EOF:
+                                await _checked(call)
                 except asyncio.InvalidStateError:  # the server has ended the call
                     await _checked(call)
             async with self._errors(outcome):
+                await call.done_writing()
                 answers: list[bytes] = []
                 while (answer := await call.read()) is not grpc.aio.EOF:
                     answers.append(answer)

@@ -257,7 +257,7 @@ class RemoteTable:
         command = PutCommand(self.database, self.name, mode, append_id).encoded()
         schema = await self.schema()
         async with aclosing(_uploaded(data, TableSchema.of(schema), command, self._link.runtime)) as messages:
-            answers = await self._link.channel.upload(f"{SERVICE}DoPut", messages)
+            answers = await self._link.channel.upload(f"{SERVICE}DoPut", messages, accepted=True)
         if not answers:
             raise InternalError("the server has ended the stream without an answer", outcome="unknown")
         found: Mapping[str, Any] = json.loads(wire.PutResult.FromString(answers[-1]).app_metadata)

@@ -8,16 +8,22 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from slate_async.flight.actions import ACTIONS
 from slate_async.rpc.flight_data import decode_data, encode_data
 from slate_async.rpc.flight_messages import BatchEncoder, schema_message
 from slate_async.rpc.wire import flight_pb2 as wire
 from slate_async.settings.serving import ServeSettings
+from slate_async.tables.core.wire import PutCommand, Ticket
 from tests.engine import StoreInHand, memory_store, until
 from tests.support.flight import SCHEMA, put, rows, served, stock
+from tests.support.tables import fail_puts, store_in_hand
 
 ORDERS = fl.FlightDescriptor.for_path("shop", "orders")
 PATH = wire.FlightDescriptor(type=wire.FlightDescriptor.PATH, path=["shop", "orders"]).SerializeToString()
@@ -48,6 +54,7 @@ async def sent(port: int, given: list[bytes]) -> tuple[grpc.StatusCode, str]:
                 yield message
 
         call = channel.stream_stream(PUT)(requests())
+        await _drained(call)
         return await call.code(), await call.details()
 
 
@@ -59,7 +66,7 @@ async def sent(port: int, given: list[bytes]) -> tuple[grpc.StatusCode, str]:
         (lambda found: [found[0], b"\xff\xff"], "no FlightData"),
         (lambda found: [found[0], encode_data(b"x" * 50, [b"y"])], "message 2 of the stream"),
         (lambda found: [found[0], encode_data(decode_data(found[1]).header, [b"short"])], "the body has 5"),
-        (lambda found: [encode_data(b"", descriptor=b"\x0a\x05"), *found], "no FlightDescriptor"),
+        (lambda found: [encode_data(b"", descriptor=b"\x0a\x05")], "no FlightDescriptor"),
         (lambda found: [encode_data(b"", descriptor=PATH)], "before its schema"),
         (lambda found: [found[0], found[0]], "neither rows nor a dictionary"),
     ],
@@ -78,7 +85,7 @@ async def test_a_wrong_schema_is_named_before_anything_is_stored() -> None:
     store = StoreInHand(memory_store(), watch=".parquet")
     async with served(store) as (_, server):
         wrong = pa.table({"id": ["a"] * 100, "name": ["b"] * 100})
-        code, text = await sent(server.port, messages(wrong))
+        code, text = await sent(server.port, messages(wrong)[:1])
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert all(word in text for word in ("'id'", "int64", "string"))
         assert not [key async for key in _keys(store) if ".parquet" in key]
@@ -105,7 +112,7 @@ async def _keys(store: Any) -> AsyncIterator[str]:
 )
 async def test_descriptors_that_name_no_table(descriptor: Any, code: grpc.StatusCode) -> None:
     async with served(memory_store()) as (_, server):
-        found, _ = await sent(server.port, messages(rows(0, 1), descriptor.SerializeToString()))
+        found, _ = await sent(server.port, messages(rows(0, 1), descriptor.SerializeToString())[:1])
         assert found is code
 
 
@@ -168,11 +175,10 @@ async def test_memory_of_puts_is_bounded_and_given_back() -> None:
 
 async def test_a_slow_reader_holds_few_messages() -> None:
     limits = ServeSettings(batch_bytes=65_536)
-    async with served(memory_store(), settings=limits) as (catalog, server):
-        table = await catalog.table("shop", "orders")
-        given = rows(0, 300_000)
-        await table.append(given)
-        command = wire.FlightDescriptor(type=1, path=["shop", "orders"]).SerializeToString()
+    given = pa.table({"x": np.random.default_rng(1).random(6_000_000)})
+    async with served(memory_store(), tables={"wide": given.schema}, settings=limits) as (catalog, server):
+        await (await catalog.table("shop", "wide")).append(given)
+        command = wire.FlightDescriptor(type=1, path=["shop", "wide"]).SerializeToString()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             service = "/arrow.flight.protocol.FlightService"
             info = wire.FlightInfo.FromString(await channel.unary_unary(f"{service}/GetFlightInfo")(command))
@@ -185,4 +191,102 @@ async def test_a_slow_reader_holds_few_messages() -> None:
             assert server.metrics()["rpc.streams"] == 1
             call.cancel()
         await until(lambda: not server.metrics()["rpc.streams"], "what was held is given back")
-        assert server.metrics()["flight.get.sent_bytes"] < given.nbytes
+        assert server.metrics()["flight.get.sent_bytes"] < given.nbytes / 2
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(st.data())
+async def test_tickets_commands_and_bodies_of_any_kind_get_documented_statuses(data: st.DataObject) -> None:
+    leaf = (
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**70), 2**70)
+        | st.text(max_size=6)
+        | st.just("shop")
+        | st.just("orders")
+    )
+    value = st.recursive(
+        leaf,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=8,
+    )
+    names = st.sampled_from(
+        [
+            "database",
+            "table",
+            "where",
+            "columns",
+            "version",
+            "blocks",
+            "uuid",
+            "append_id",
+            "token",
+            "schema_id",
+            "limit",
+        ]
+    )
+    body = st.binary(max_size=30) | st.dictionaries(names, value, max_size=8).map(
+        lambda found: json.dumps(found).encode()
+    )
+    raw = data.draw(body)
+    kind = data.draw(st.sampled_from(["ticket", "command", "action", "raw"]))
+    service = "/arrow.flight.protocol.FlightService"
+    async with served(memory_store()) as (_, server):
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            if kind == "ticket":
+                call = channel.unary_stream(f"{service}/DoGet")(wire.Ticket(ticket=raw).SerializeToString())
+            elif kind == "command":
+                descriptor = wire.FlightDescriptor(type=wire.FlightDescriptor.CMD, cmd=raw)
+                call = channel.unary_unary(f"{service}/GetFlightInfo")(descriptor.SerializeToString())
+            elif kind == "action":
+                action = wire.Action(type=data.draw(st.sampled_from([*ACTIONS, "other"])), body=raw)
+                call = channel.unary_stream(f"{service}/DoAction")(action.SerializeToString())
+            else:
+                method = data.draw(st.sampled_from(["DoGet", "DoAction", "ListFlights"]))
+                call = channel.unary_stream(f"{service}/{method}")(raw)
+            code = await call.code() if kind == "command" else await _drained(call)
+            assert code in DOCUMENTED, (kind, raw, await call.details())
+
+
+async def _drained(call: Any) -> grpc.StatusCode:
+    try:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return await call.code()
+
+
+async def test_a_ticket_is_looked_up_again() -> None:
+    async with served(memory_store()) as (catalog, server):
+        table = await catalog.table("shop", "orders")
+        await table.append(rows(0, 3))
+        info = await stock(server, lambda client: client.get_flight_info(ORDERS))
+        ticket = Ticket.decode(info.endpoints[0].ticket.ticket)
+        forged = Ticket(**{**_fields(ticket), "blocks": ("data/other.parquet",)})
+        with pytest.raises(pa.ArrowInvalid, match="does not have"):
+            await stock(server, lambda client: client.do_get(fl.Ticket(forged.encoded())).read_all())
+        other = Ticket(**{**_fields(ticket), "token": "0" * 32})
+        with pytest.raises(KeyError, match="not kept any more"):
+            await stock(server, lambda client: client.do_get(fl.Ticket(other.encoded())).read_all())
+        await catalog.drop_table("shop", "orders")
+        with pytest.raises(KeyError):
+            await stock(server, lambda client: client.do_get(info.endpoints[0].ticket).read_all())
+        await catalog.create_table("shop", "orders", SCHEMA)
+        with pytest.raises(KeyError, match="another one now"):
+            await stock(server, lambda client: client.do_get(info.endpoints[0].ticket).read_all())
+
+
+def _fields(ticket: Ticket) -> dict[str, Any]:
+    return {name: getattr(ticket, name) for name in ticket.__slots__}
+
+
+async def test_an_unknown_outcome_names_its_append_id() -> None:
+    store = store_in_hand()
+    async with served(store, deadline_ms=2_000) as (_, server):
+        fail_puts(store, "/manifest/", "request lost", times=10_000)
+        command = PutCommand("shop", "orders", append_id=("job", 1)).encoded()
+        descriptor = wire.FlightDescriptor(type=wire.FlightDescriptor.CMD, cmd=command).SerializeToString()
+        code, text = await sent(server.port, messages(rows(0, 3), descriptor))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert 'outcome=unknown, append_id=["job", 1]' in text

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2
 
 from slate_async.rpc.wire import flight_pb2
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PROTO = "slate_async/rpc/wire/flight.proto"
 
 
