@@ -11,6 +11,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.rpc.statuses import StatusError
 
 
 @pytest.mark.parametrize(
@@ -30,13 +31,13 @@ def test_errors_survive_pickling(error: slate.SlateError) -> None:
 
 
 def test_every_error_is_of_one_of_seven_kinds() -> None:
-    """But for the answer of a store, of which the engine makes one of them."""
+    """But for the answer of a store, of which the engine makes one of them, and for a status that a service answers."""
     for module in pkgutil.walk_packages(slate.__path__, "slate_async."):
         if not module.name.startswith(("slate_async.spark", "slate_async.cli.__main__")):
             importlib.import_module(module.name)
     kinds = {kind for kind in slate.SlateError.__subclasses__() if kind.__module__.startswith("slate_async.")}
     of_errors = {kind for kind in kinds if kind.__module__ == "slate_async.errors"}
-    assert (len(of_errors), kinds - of_errors) == (7, {ObjectNotFoundError})
+    assert (len(of_errors), kinds - of_errors) == (7, {ObjectNotFoundError, StatusError})
     assert issubclass(slate.IngestPendingError, slate.UnavailableError)
 
 
