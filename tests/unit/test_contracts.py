@@ -120,6 +120,6 @@ def test_few_modules_lie_loose_at_the_top(tmp_path: Path) -> None:
 def test_a_new_package_is_under_every_contract(skeleton: Path) -> None:
     """That of products that come, too: `tests.tidy` names those that the contracts leave out."""
     left_out = {finding.message for finding in contracts.complete(skeleton)}
-    assert {f"contract {contract} leaves out slate_async.flight" for contract in ("spark", "sdks")} <= left_out
+    assert {f"contract {contract} leaves out slate_async.dfs" for contract in ("spark", "sdks")} <= left_out
     assert not any("slate_async.engine" in message for message in left_out)
     assert list(contracts.complete(ROOT)) == []
